@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cn_base.h: what every module uses: little-endian integers, assertions, alignment, hashing of
+ * words. Header-only except for cn_error.c; depends on nothing of Cairn but the public error list.
+ */
+#ifndef CN_BASE_H
+#define CN_BASE_H
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "include/cairn/cairn.h"
+
+/* Integers on media and wire: a raw assignment does not compile. */
+struct le16 { uint16_t le; };
+struct le32 { uint32_t le; };
+struct le64 { uint64_t le; };
+
+static inline uint16_t le16_get(struct le16 v) { return le16toh(v.le); }
+static inline uint32_t le32_get(struct le32 v) { return le32toh(v.le); }
+static inline uint64_t le64_get(struct le64 v) { return le64toh(v.le); }
+static inline struct le16 le16_make(uint16_t v) { return (struct le16){htole16(v)}; }
+static inline struct le32 le32_make(uint32_t v) { return (struct le32){htole32(v)}; }
+static inline struct le64 le64_make(uint64_t v) { return (struct le64){htole64(v)}; }
+
+#define CN_UNUSED __attribute__((unused))
+#define CN_NORETURN __attribute__((noreturn))
+#define CN_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#define CN_LIKELY(x) __builtin_expect(!!(x), 1)
+#define CN_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define CN_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define CN_MUST_CHECK CAIRN_MUST_CHECK
+
+CN_NORETURN void cn_panic(const char *file, int line, const char *what);
+
+/* Programming errors only: bytes from media or wire are never asserted. Stays in release. */
+#define CAIRN_ASSERT(cond) (CN_LIKELY(cond) ? (void)0 : cn_panic(__FILE__, __LINE__, #cond))
+#ifdef NDEBUG
+#define CAIRN_DASSERT(cond) ((void)sizeof(!(cond)))
+#else
+#define CAIRN_DASSERT(cond) CAIRN_ASSERT(cond)
+#endif
+
+/*
+ * Record the text of an error for the calling thread (cairn_last_error) and return `code`, so that
+ * `return cn_fail(CAIRN_E_CONFIG, "%s: no node %u", path, id);` is the way to fail.
+ */
+int cn_fail(int code, const char *format, ...) CN_PRINTF(2, 3);
+/* Put text before the last error's text: "node 2: ...". Returns `code`. */
+int cn_fail_context(int code, const char *format, ...) CN_PRINTF(2, 3);
+
+static inline uint64_t cn_align_up(uint64_t v, uint64_t a) { return (v + a - 1) / a * a; }
+static inline uint64_t cn_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t cn_max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* [off, off+len) inside [base, base+size), without overflow. */
+static inline bool cn_range_inside(uint64_t off, uint64_t len, uint64_t base, uint64_t size)
+{
+    return off >= base && len <= size && off - base <= size - len;
+}
+
+/* Finaliser of splitmix64: mixes 64 bits; not secret. */
+static inline uint64_t cn_mix64(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    x ^= x >> 27;
+    x *= UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+struct cn_uuid { uint8_t b[16]; };
+
+static inline bool cn_uuid_equal(const struct cn_uuid *a, const struct cn_uuid *b)
+{
+    return memcmp(a->b, b->b, sizeof(a->b)) == 0;
+}
+static inline bool cn_uuid_is_zero(const struct cn_uuid *a)
+{
+    static const struct cn_uuid zero;
+    return cn_uuid_equal(a, &zero);
+}
+#define CN_UUID_TEXT_SIZE 37u
+void cn_uuid_format(const struct cn_uuid *uuid, char text[CN_UUID_TEXT_SIZE]);
+/* 8-4-4-4-12 hex. False if malformed. */
+bool cn_uuid_parse(const char *text, struct cn_uuid *ret_uuid);
+
+/* A transaction's identity: the coordinator session and its count. Printed everywhere in one form:
+ * 8 hex digits of the session, a dot, the count (cn_txid_format). */
+struct cn_txid {
+    struct cn_uuid coordinator;
+    uint64_t count;
+};
+static inline bool cn_txid_equal(const struct cn_txid *a, const struct cn_txid *b)
+{
+    return a->count == b->count && cn_uuid_equal(&a->coordinator, &b->coordinator);
+}
+#define CN_TXID_TEXT_SIZE 40u
+const char *cn_txid_format(const struct cn_txid *txid, char text[CN_TXID_TEXT_SIZE]);
+
+/* crc32c (Castagnoli) as in iSCSI, chained: cn_crc32c(cn_crc32c(0, a), b) == cn_crc32c(0, a ++ b).
+ */
+uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
+
+/* Keyed 64-bit hash of a key (SipHash-2-4). */
+uint64_t cn_siphash(const uint8_t key[16], const void *data, size_t size);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: crc32c is the one of iSCSI and chains as documented.
+ * Method: published check values, a bitwise reference, every split of a buffer.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "include/internal/cn_base.h"
+
+static uint32_t slow_crc(const uint8_t *data, size_t size)
+{
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < size; i++) {
+        crc ^= data[i];
+        for (int k = 0; k < 8; k++)
+            crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f63b78u : 0);
+    }
+    return ~crc;
+}
+
+static void cn_crc32c__check_value__is_the_published_one(void **state)
+{
+    static const uint8_t zero[32];
+
+    (void)state;
+    assert_int_equal(cn_crc32c(0, "123456789", 9), 0xE3069283u);
+    assert_int_equal(cn_crc32c(0, zero, sizeof(zero)), 0x8A9136AAu); /* RFC 3720, B.4 */
+}
+
+static void cn_crc32c__nothing__changes_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(cn_crc32c(0, NULL, 0), 0);
+    assert_int_equal(cn_crc32c(0x1234567u, "", 0), 0x1234567u);
+}
+
+static void cn_crc32c__any_split__chains(void **state)
+{
+    uint8_t data[300];
+    uint32_t whole;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (uint8_t)(cn_mix64(i) >> 8);
+    whole = slow_crc(data, sizeof(data));
+    for (size_t i = 0; i <= sizeof(data); i++) {
+        assert_int_equal(cn_crc32c(cn_crc32c(0, data, i), data + i, sizeof(data) - i), whole);
+        assert_int_equal(cn_crc32c(0, data, i), slow_crc(data, i));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cn_crc32c__check_value__is_the_published_one),
+        cmocka_unit_test(cn_crc32c__nothing__changes_nothing),
+        cmocka_unit_test(cn_crc32c__any_split__chains),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
