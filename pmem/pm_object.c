@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pm_object.c: what a lock word, item, bucket and index root say.
+ *
+ * An object is accepted when its word is unlocked (or carries an old tag), the version of the word
+ * equals the copy in `meta`, and the crc fits. The crc is seeded with the pool and the object's own
+ * offset, so a good image in the wrong place never passes, and zeros never do. It covers meta,
+ * index and all that follows up to the stated size, and not the word. Nothing of a body is used for
+ * an address or a length before the crc has been checked.
+ */
+#include "pmem/pm_object.h"
+
+#include <inttypes.h>
+
+/* ---- classes ---- */
+
+static const uint16_t class_units[PM_CLASS_COUNT] = PM_CLASS_UNITS;
+
+uint32_t pm_class_size(uint32_t class_)
+{
+    return class_ < PM_CLASS_COUNT ? class_units[class_] * 64u : 0;
+}
+
+uint32_t pm_item_size(uint32_t key_size, uint32_t value_size)
+{
+    uint64_t size = PM_ITEM_HEADER_SIZE + cn_align_up(key_size, 8) + value_size;
+
+    return size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
+
+uint32_t pm_class_for(uint32_t key_size, uint32_t value_size)
+{
+    uint32_t size = pm_item_size(key_size, value_size);
+
+    for (uint32_t c = 0; c < PM_CLASS_COUNT; c++) {
+        if (class_units[c] * 64u >= size)
+            return c;
+    }
+    return PM_CLASS_COUNT;
+}
+
+/* ---- bucket slots ---- */
+
+uint64_t pm_slot_ref_pack(uint64_t off, uint8_t class_, uint16_t fingerprint)
+{
+    CAIRN_DASSERT(off % 64 == 0 && off >> 49 == 0 && class_ < 32);
+    return off / 64 << 21 | (uint64_t)class_ << 16 | fingerprint;
+}
+
+struct pm_slot_ref pm_slot_ref_unpack(uint64_t packed)
+{
+    return (struct pm_slot_ref){
+        .off = (packed >> 21) * 64,
+        .class_ = (uint8_t)(packed >> 16 & 0x1f),
+        .fingerprint = (uint16_t)packed,
+    };
+}
+
+/* ---- crc ---- */
+
+uint32_t pm_object_crc(const void *object, uint32_t size, uint64_t off, uint32_t crc_seed)
+{
+    const uint8_t *b = object;
+    uint8_t head[8 + 8 + (PM_ITEM_HEADER_SIZE - 20)]; /* offset, meta, index and what follows */
+    struct le64 place = le64_make(off);
+    uint32_t crc;
+
+    CAIRN_DASSERT(size >= PM_ITEM_HEADER_SIZE);
+    memcpy(head, &place, 8);
+    memcpy(head + 8, b + 8, 8);
+    memcpy(head + 16, b + 20, PM_ITEM_HEADER_SIZE - 20);
+    crc = cn_crc32c(crc_seed, head, sizeof(head));
+    if (size > PM_ITEM_HEADER_SIZE)
+        crc = cn_crc32c(crc, b + PM_ITEM_HEADER_SIZE, size - PM_ITEM_HEADER_SIZE);
+    return crc;
+}
+
+static uint64_t get64(const void *bytes, size_t at)
+{
+    struct le64 v;
+
+    memcpy(&v, (const uint8_t *)bytes + at, sizeof(v));
+    return le64_get(v);
+}
+
+static bool is_zero(const void *bytes, size_t size)
+{
+    const uint8_t *b = bytes;
+
+    for (size_t i = 0; i < size; i++) {
+        if (b[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* ---- items ---- */
+
+/* Kinds, class and sizes of a header make sense; *ret_size: bytes under the crc. */
+static bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint32_t *ret_size)
+{
+    unsigned kind = pm_meta_kind(meta);
+    uint32_t class_size = pm_class_size(pm_meta_sub(meta));
+
+    if (class_size == 0)
+        return false;
+    if (kind == PM_KIND_DEAD || kind == PM_KIND_MOVED) {
+        *ret_size = PM_ITEM_HEADER_SIZE;
+        return true;
+    }
+    *ret_size = pm_item_size(le16_get(item->key_size), le32_get(item->value_size));
+    return kind == PM_KIND_ITEM && *ret_size <= class_size;
+}
+
+void pm_item_look(const void *bytes, uint32_t size, uint64_t off, uint32_t crc_seed, uint16_t tag,
+    struct pm_item_view *ret)
+{
+    struct pm_item_pm item;
+    uint64_t meta;
+    uint32_t needed;
+
+    *ret = (struct pm_item_view){.seen = PM_SEEN_SHORT, .size_needed = PM_ITEM_HEADER_SIZE};
+    if (size < PM_ITEM_HEADER_SIZE)
+        return;
+    memcpy(&item, bytes, sizeof(item));
+    meta = le64_get(item.head.meta);
+    ret->word = le64_get(item.head.word);
+    ret->version = pm_word_version(ret->word);
+    ret->size_needed = 0;
+    if (meta == 0 && is_zero((const uint8_t *)bytes + 8, PM_ITEM_HEADER_SIZE - 8)) {
+        ret->seen = PM_SEEN_EMPTY;
+        return;
+    }
+    if (pm_word_is_locked(ret->word, tag)) {
+        ret->seen = PM_SEEN_LOCKED;
+        return;
+    }
+    ret->seen = PM_SEEN_TORN;
+    if (pm_word_version(meta) != ret->version || !item_shape(&item, meta, &needed))
+        return;
+    if (needed > size) {
+        ret->seen = PM_SEEN_SHORT;
+        ret->size_needed = needed;
+        return;
+    }
+    if (pm_object_crc(bytes, needed, off, crc_seed) != le32_get(item.head.crc))
+        return;
+    ret->kind = pm_meta_kind(meta);
+    ret->index = le32_get(item.head.index);
+    ret->class_ = pm_meta_sub(meta);
+    ret->seen = ret->kind == PM_KIND_ITEM ? PM_SEEN_OK : PM_SEEN_OTHER;
+    if (ret->kind == PM_KIND_MOVED) {
+        ret->moved_to = pm_slot_ref_unpack(le64_get(item.hash));
+        return;
+    }
+    ret->hash = le64_get(item.hash);
+    if (ret->kind != PM_KIND_ITEM)
+        return;
+    ret->key_size = le16_get(item.key_size);
+    ret->value_size = le32_get(item.value_size);
+    ret->key = (const uint8_t *)bytes + PM_ITEM_HEADER_SIZE;
+    ret->value = ret->key + cn_align_up(ret->key_size, 8);
+}
+
+uint32_t pm_item_make(void *ret, uint64_t off, uint32_t crc_seed, uint64_t version, uint32_t class_,
+    uint32_t index, uint64_t hash, const void *key, uint32_t key_size, const void *value,
+    uint32_t value_size)
+{
+    struct pm_item_pm item;
+    uint32_t size = pm_item_size(key_size, value_size);
+    uint8_t *b = ret;
+
+    CAIRN_ASSERT(size <= pm_class_size(class_) && key_size <= UINT16_MAX);
+    memset(&item, 0, sizeof(item));
+    item.head.meta = le64_make(pm_meta_make(version, PM_KIND_ITEM, class_));
+    item.head.index = le32_make(index);
+    item.value_size = le32_make(value_size);
+    item.key_size = le16_make((uint16_t)key_size);
+    item.hash = le64_make(hash);
+    memset(b, 0, size);
+    memcpy(b + PM_ITEM_HEADER_SIZE, key, key_size);
+    if (value_size != 0)
+        memcpy(b + PM_ITEM_HEADER_SIZE + cn_align_up(key_size, 8), value, value_size);
+    memcpy(b, &item, sizeof(item));
+    item.head.crc = le32_make(pm_object_crc(b, size, off, crc_seed));
+    memcpy(b, &item, sizeof(item));
+    return size;
+}
+
+/* ---- buckets ---- */
+
+void pm_bucket_look(
+    const void *bytes, uint64_t off, uint32_t crc_seed, uint16_t tag, struct pm_bucket_view *ret)
+{
+    const uint8_t *b = bytes;
+    uint64_t word = get64(b, 0);
+    uint64_t meta = get64(b, 8);
+    struct le32 crc, index;
+    struct le16 count;
+
+    memcpy(&crc, b + offsetof(struct pm_object_pm, crc), sizeof(crc));
+    memcpy(&index, b + offsetof(struct pm_object_pm, index), sizeof(index));
+    memcpy(&count, b + offsetof(struct pm_bucket_pm, count), sizeof(count));
+    *ret = (struct pm_bucket_view){
+        .seen = PM_SEEN_TORN,
+        .word = word,
+        .version = pm_word_version(word),
+        .slot = (const struct le64 *)(const void *)(b + offsetof(struct pm_bucket_pm, slot)),
+    };
+    if (meta == 0 && is_zero(b + 8, PM_BUCKET_SIZE - 8)) {
+        ret->seen = PM_SEEN_EMPTY;
+        return;
+    }
+    ret->index = le32_get(index);
+    ret->depth = pm_meta_sub(meta);
+    ret->number = get64(b, offsetof(struct pm_bucket_pm, number));
+    ret->count = le16_get(count);
+    ret->body_good = pm_meta_kind(meta) == PM_KIND_BUCKET && ret->depth <= PM_DEPTH_MAX &&
+        ret->number >> ret->depth == 0 && ret->count <= PM_BUCKET_SLOTS &&
+        pm_object_crc(b, PM_BUCKET_SIZE, off, crc_seed) == le32_get(crc);
+    if (pm_word_is_locked(word, tag))
+        ret->seen = PM_SEEN_LOCKED;
+    else if (ret->body_good && pm_word_version(meta) == ret->version)
+        ret->seen = PM_SEEN_OK;
+}
+
+/* ---- index roots ---- */
+
+#define ROOT_STATIC_SIZE 128u
+
+uint32_t pm_index_crc(const struct pm_index_pm *root, uint64_t off, uint32_t crc_seed)
+{
+    struct pm_index_pm copy;
+    struct le64 place = le64_make(off);
+
+    memcpy(&copy, root, ROOT_STATIC_SIZE);
+    copy.crc = le32_make(0);
+    return cn_crc32c(cn_crc32c(crc_seed, &place, sizeof(place)), &copy, ROOT_STATIC_SIZE);
+}
+
+int pm_index_look(const void *bytes, uint64_t off, uint32_t crc_seed, struct pm_index *ret)
+{
+    struct pm_index_pm root;
+    struct pm_index index;
+    uint64_t grow;
+
+    memcpy(&root, bytes, sizeof(root));
+    if (le64_get(root.magic) != PM_INDEX_MAGIC)
+        return cn_fail(CAIRN_E_CORRUPT_INDEX, "index root at %#" PRIx64 ": bad magic", off);
+    if (le32_get(root.layout_version) != PM_LAYOUT_VERSION)
+        return cn_fail(CAIRN_E_LAYOUT_VERSION,
+            "index root at %#" PRIx64 ": layout version %u, not %u", off,
+            le32_get(root.layout_version), PM_LAYOUT_VERSION);
+    if (pm_index_crc(&root, off, crc_seed) != le32_get(root.crc))
+        return cn_fail(CAIRN_E_CORRUPT_INDEX, "index root at %#" PRIx64 ": crc does not fit", off);
+    index = (struct pm_index){
+        .off = off,
+        .index = le32_get(root.index),
+        .table = le16_get(root.table),
+        .shard = le16_get(root.shard),
+        .kind = root.kind,
+        .depth0 = root.depth0,
+        .bucket_slots = root.bucket_slots,
+        .fingerprint_bits = root.fingerprint_bits,
+        .map_max = le32_get(root.map_max),
+        .items = le64_get(root.items),
+    };
+    memcpy(index.hash_key, root.hash_key, sizeof(index.hash_key));
+    if (index.index == 0 || index.kind != 1 || index.depth0 > PM_DEPTH_MAX ||
+        index.bucket_slots == 0 || index.bucket_slots > PM_BUCKET_SLOTS ||
+        index.fingerprint_bits == 0 || index.fingerprint_bits > 16 || index.map_max == 0 ||
+        !is_zero(root.reserved, sizeof(root.reserved)))
+        return cn_fail(CAIRN_E_CORRUPT_INDEX, "index root at %#" PRIx64 ": impossible field", off);
+    /* The hints are outside the crc: taken if possible, else the start. */
+    grow = le64_get(root.grow);
+    index.level = (uint32_t)(grow >> 56);
+    index.sweep = grow & PM_VERSION_MAX;
+    if (index.level < index.depth0 || index.level > PM_DEPTH_MAX ||
+        index.sweep >> index.level != 0) {
+        index.level = index.depth0;
+        index.sweep = 0;
+    }
+    *ret = index;
+    return 0;
+}
