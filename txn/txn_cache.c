@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txn_cache.c: the location cache: a liburcu hash table (cds_lfht, urcu-bp flavour) over a fixed
+ * pool of entries. Everything in it is a hint, so whatever cannot be done at once is not done: a
+ * lookup that meets a writer is a miss, an update that meets another is dropped.
+ *
+ * Entry states, changed by CAS alone: FREE (on the free list, or waiting for its grace period) ->
+ * NEW (taken by put) -> LIVE (in the table) -> DYING (taken out by the one who won the CAS) -> a
+ * grace period -> FREE. Identity (node, table, hash) is set while NEW and does not change while
+ * LIVE; the hint is guarded by a sequence count (odd: being written) and updated in place, so that
+ * a steady working set recycles nothing.
+ *
+ * Fields are relaxed atomics: a reader may look at an entry that is being written and finds that
+ * out by the sequence count.
+ *
+ * A dropped entry keeps its place with incarnation 0, which nobody looks for, and is among the
+ * first to be evicted: a burst of drops costs no grace periods.
+ *
+ * The grace-period worker polls (URCU_CALL_RCU_RT), so call_rcu never wakes it by a system call. A
+ * spare of entries beyond the capacity covers what waits for its grace period.
+ */
+#include "txn/txn_cache.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <urcu/urcu-bp.h>
+/* The hash table comes after the flavour. */
+#include <urcu/rculfhash.h>
+
+#define ENTRIES_MIN 16u
+#define ENTRIES_MAX (1u << 26)
+#define SPARE_MIN 64u
+#define CLOCK_STEPS_MAX 16u /* entries looked at to find one to evict */
+#define HINT_WORDS 6u
+#define NO_ENTRY UINT32_MAX
+
+enum entry_state { ENTRY_FREE, ENTRY_NEW, ENTRY_LIVE, ENTRY_DYING };
+
+struct entry {
+    struct cds_lfht_node node;
+    struct rcu_head rcu;
+    struct txn_cache *cache;
+    _Atomic uint32_t next_free;
+    _Atomic uint32_t state;
+    _Atomic uint32_t sequence;
+    _Atomic uint32_t used;  /* looked up since the clock hand passed */
+    _Atomic uint64_t place; /* node << 32 | table */
+    _Atomic uint64_t hash;
+    _Atomic uint64_t word[HINT_WORDS]; /* incarnation, then the hint */
+};
+
+struct txn_cache {
+    struct cds_lfht *table;
+    struct call_rcu_data *worker;
+    struct entry *entry;
+    uint32_t capacity, entry_count;
+    _Atomic uint64_t free_head; /* tag << 32 | index; the tag keeps a stale head from matching */
+    _Atomic uint32_t live;
+    _Atomic uint32_t pending; /* wait for their grace period */
+    _Atomic uint32_t hand;
+};
+
+struct key {
+    uint64_t place, hash;
+};
+
+static uint64_t load(const _Atomic uint64_t *p)
+{
+    return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static void store(_Atomic uint64_t *p, uint64_t value)
+{
+    atomic_store_explicit(p, value, memory_order_relaxed);
+}
+
+/* ---- free list ---- */
+
+static void push_free(struct txn_cache *cache, struct entry *entry)
+{
+    uint32_t index = (uint32_t)(entry - cache->entry);
+    uint64_t head = load(&cache->free_head), next;
+
+    do {
+        atomic_store_explicit(&entry->next_free, (uint32_t)head, memory_order_relaxed);
+        next = ((head >> 32) + 1) << 32 | index;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &cache->free_head, &head, next, memory_order_release, memory_order_relaxed));
+}
+
+static struct entry *pop_free(struct txn_cache *cache)
+{
+    uint64_t head = atomic_load_explicit(&cache->free_head, memory_order_acquire), next;
+    struct entry *entry;
+
+    do {
+        if ((uint32_t)head == NO_ENTRY)
+            return NULL;
+        entry = &cache->entry[(uint32_t)head];
+        next = ((head >> 32) + 1) << 32 |
+            atomic_load_explicit(&entry->next_free, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak_explicit(
+        &cache->free_head, &head, next, memory_order_acquire, memory_order_acquire));
+    atomic_store_explicit(&entry->state, ENTRY_NEW, memory_order_relaxed);
+    return entry;
+}
+
+/* Grace period over: nobody can be looking at the entry any more. */
+static void recycle(struct rcu_head *head)
+{
+    struct entry *entry = caa_container_of(head, struct entry, rcu);
+
+    (void)atomic_exchange_explicit(&entry->state, ENTRY_FREE, memory_order_acq_rel);
+    struct txn_cache *cache = entry->cache;
+    push_free(cache, entry);
+    atomic_fetch_sub_explicit(&cache->pending, 1, memory_order_release);
+}
+
+/* Take out of the table; by one caller only. Read lock held. */
+static void retire(struct txn_cache *cache, struct entry *entry)
+{
+    uint32_t state = ENTRY_LIVE;
+
+    if (!atomic_compare_exchange_strong(&entry->state, &state, ENTRY_DYING))
+        return;
+    int rc = cds_lfht_del(cache->table, &entry->node);
+    CAIRN_ASSERT(rc == 0);
+    atomic_fetch_sub_explicit(&cache->live, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cache->pending, 1, memory_order_relaxed);
+    struct call_rcu_data *own = urcu_bp_get_thread_call_rcu_data();
+    urcu_bp_set_thread_call_rcu_data(cache->worker);
+    urcu_bp_call_rcu(&entry->rcu, recycle);
+    urcu_bp_set_thread_call_rcu_data(own);
+}
+
+/* Second chance: pass over entries that were used since the last round, up to a bound. */
+static void evict_one(struct txn_cache *cache)
+{
+    struct entry *victim = NULL;
+
+    for (uint32_t i = 0; i < CLOCK_STEPS_MAX; i++) {
+        uint32_t at = atomic_fetch_add_explicit(&cache->hand, 1, memory_order_relaxed);
+        struct entry *entry = &cache->entry[at % cache->entry_count];
+        if (atomic_load_explicit(&entry->state, memory_order_relaxed) != ENTRY_LIVE)
+            continue;
+        victim = entry;
+        if (atomic_exchange_explicit(&entry->used, 0, memory_order_relaxed) == 0)
+            break;
+    }
+    if (victim != NULL)
+        retire(cache, victim);
+}
+
+/* ---- hints ---- */
+
+static void pack(uint64_t word[HINT_WORDS], uint64_t incarnation, const struct txn_hint *hint)
+{
+    word[0] = incarnation;
+    word[1] = hint->item;
+    word[2] = hint->version;
+    word[3] = hint->bucket;
+    word[4] = hint->bucket_version;
+    word[5] = (uint64_t)hint->item_size | (uint64_t)hint->class_ << 32;
+}
+
+/* False: somebody writes it now, and what they write is as good. */
+static bool write_hint(struct entry *entry, const uint64_t word[HINT_WORDS])
+{
+    uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+
+    if (sequence % 2 != 0 ||
+        !atomic_compare_exchange_strong_explicit(
+            &entry->sequence, &sequence, sequence + 1, memory_order_acquire, memory_order_relaxed))
+        return false;
+    for (unsigned i = 0; i < HINT_WORDS; i++)
+        atomic_store_explicit(&entry->word[i], word[i], memory_order_release);
+    atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
+    return true;
+}
+
+/* False: it was written meanwhile. */
+static bool read_hint(struct entry *entry, uint64_t word[HINT_WORDS])
+{
+    uint32_t before = atomic_load_explicit(&entry->sequence, memory_order_acquire);
+
+    for (unsigned i = 0; i < HINT_WORDS; i++)
+        word[i] = atomic_load_explicit(&entry->word[i], memory_order_acquire);
+    return before % 2 == 0 &&
+        before == atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+}
+
+static struct key make_key(uint16_t node, uint32_t table, uint64_t hash)
+{
+    return (struct key){(uint64_t)node << 32 | table, hash};
+}
+
+static unsigned long table_hash(const struct key *key)
+{
+    return (unsigned long)cn_mix64(key->hash ^ cn_mix64(key->place));
+}
+
+static int match(struct cds_lfht_node *node, const void *arg)
+{
+    const struct key *key = arg;
+    const struct entry *entry = caa_container_of(node, struct entry, node);
+    return load(&entry->place) == key->place && load(&entry->hash) == key->hash;
+}
+
+/* NULL: none. Read lock held. */
+static struct entry *look_up(struct txn_cache *cache, const struct key *key)
+{
+    struct cds_lfht_iter iter;
+
+    cds_lfht_lookup(cache->table, table_hash(key), match, key, &iter);
+    struct cds_lfht_node *node = cds_lfht_iter_get_node(&iter);
+    return node == NULL ? NULL : caa_container_of(node, struct entry, node);
+}
+
+bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
+    uint64_t hash, struct txn_hint *ret_hint)
+{
+    struct key key = make_key(node, table, hash);
+    uint64_t word[HINT_WORDS];
+    bool found = false;
+
+    urcu_bp_read_lock();
+    struct entry *entry = look_up(cache, &key);
+    if (entry != NULL && read_hint(entry, word) && word[0] != 0 && word[0] == incarnation) {
+        found = true;
+        if (atomic_load_explicit(&entry->used, memory_order_relaxed) == 0)
+            atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
+    }
+    urcu_bp_read_unlock();
+    if (!found)
+        return false;
+    *ret_hint = (struct txn_hint){
+        .item = word[1],
+        .version = word[2],
+        .bucket = word[3],
+        .bucket_version = word[4],
+        .item_size = (uint32_t)word[5],
+        .class_ = (uint8_t)(word[5] >> 32),
+    };
+    return true;
+}
+
+/* Take an entry within the capacity. NULL: none now (all that are spare wait for their grace
+ * period, or nothing could be evicted in the bounded search). Read lock held. */
+static struct entry *take_entry(struct txn_cache *cache)
+{
+    if (atomic_load_explicit(&cache->live, memory_order_relaxed) >= cache->capacity)
+        evict_one(cache);
+    if (atomic_fetch_add_explicit(&cache->live, 1, memory_order_relaxed) < cache->capacity) {
+        struct entry *entry = pop_free(cache);
+        if (entry != NULL)
+            return entry;
+    }
+    atomic_fetch_sub_explicit(&cache->live, 1, memory_order_relaxed);
+    return NULL;
+}
+
+/* A key that is not there yet. Read lock held. */
+static void insert(struct txn_cache *cache, const struct key *key, const uint64_t *word)
+{
+    struct entry *entry = take_entry(cache);
+    if (entry == NULL)
+        return;
+    store(&entry->place, key->place);
+    store(&entry->hash, key->hash);
+    atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
+    (void)write_hint(entry, word);
+    cds_lfht_node_init(&entry->node);
+    struct cds_lfht_node *there = cds_lfht_add_unique(
+        cache->table, table_hash(key), match, key, &entry->node);
+    if (there != &entry->node) {
+        (void)write_hint(caa_container_of(there, struct entry, node), word);
+        atomic_store_explicit(&entry->state, ENTRY_FREE, memory_order_relaxed);
+        push_free(cache, entry); /* it was never in the table: no grace period */
+        atomic_fetch_sub_explicit(&cache->live, 1, memory_order_relaxed);
+        return;
+    }
+    atomic_store(&entry->state, ENTRY_LIVE);
+}
+
+void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
+    uint64_t hash, const struct txn_hint *hint)
+{
+    struct key key = make_key(node, table, hash);
+    uint64_t word[HINT_WORDS];
+
+    pack(word, incarnation, hint);
+    urcu_bp_read_lock();
+    struct entry *entry = look_up(cache, &key);
+    if (entry != NULL)
+        (void)write_hint(entry, word);
+    else
+        insert(cache, &key, word);
+    urcu_bp_read_unlock();
+}
+
+void txn_cache_drop(struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash)
+{
+    static const uint64_t nothing[HINT_WORDS];
+    struct key key = make_key(node, table, hash);
+
+    urcu_bp_read_lock();
+    struct entry *entry = look_up(cache, &key);
+    if (entry != NULL && write_hint(entry, nothing))
+        atomic_store_explicit(&entry->used, 0, memory_order_relaxed);
+    urcu_bp_read_unlock();
+}
+
+uint32_t txn_cache_count(const struct txn_cache *cache)
+{
+    return atomic_load_explicit(&cache->live, memory_order_relaxed);
+}
+
+/* ---- open and close ---- */
+
+/*
+ * liburcu's destructor unmaps its readers' memory while workers still run: a process that exits
+ * with a cluster open would crash in the worker. This destructor runs before liburcu's and stops
+ * them.
+ */
+static _Atomic uint32_t open_caches;
+
+__attribute__((destructor)) static void pause_workers(void)
+{
+    if (atomic_load(&open_caches) != 0)
+        urcu_bp_call_rcu_before_fork();
+}
+
+static uint32_t round_up(uint32_t entries)
+{
+    uint32_t n = ENTRIES_MIN;
+    while (n < entries && n < ENTRIES_MAX)
+        n *= 2;
+    return n;
+}
+
+int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
+{
+    struct txn_cache *cache = calloc(1, sizeof(*cache));
+
+    if (cache == NULL)
+        goto err;
+    cache->capacity = round_up(entries);
+    cache->entry_count = cache->capacity + cache->capacity / 8 + SPARE_MIN;
+    cache->entry = calloc(cache->entry_count, sizeof(struct entry));
+    if (cache->entry == NULL)
+        goto err_cache;
+    cache->table = cds_lfht_new_flavor(
+        cache->capacity, cache->capacity, cache->capacity, 0, &urcu_bp_flavor, NULL);
+    if (cache->table == NULL)
+        goto err_entry;
+    cache->worker = urcu_bp_create_call_rcu_data(URCU_CALL_RCU_RT, -1);
+    if (cache->worker == NULL)
+        goto err_table;
+    /* liburcu does not join its thread. */
+    (void)pthread_detach(urcu_bp_get_call_rcu_thread(cache->worker));
+    store(&cache->free_head, NO_ENTRY);
+    for (uint32_t i = cache->entry_count; i-- > 0;) {
+        cache->entry[i].cache = cache;
+        push_free(cache, &cache->entry[i]);
+    }
+    /* Register this thread now: the first read lock of a thread makes system calls. */
+    urcu_bp_read_lock();
+    urcu_bp_read_unlock();
+    atomic_fetch_add(&open_caches, 1);
+    *ret_cache = cache;
+    return 0;
+
+err_table:
+    (void)cds_lfht_destroy(cache->table, NULL);
+err_entry:
+    free(cache->entry);
+err_cache:
+    free(cache);
+err:
+    return cn_fail(-ENOMEM, "no memory for a location cache of %u entries", entries);
+}
+
+void txn_cache_close(struct txn_cache **cache)
+{
+    struct txn_cache *c = *cache;
+
+    if (c == NULL)
+        return;
+    urcu_bp_read_lock();
+    for (uint32_t i = 0; i < c->entry_count; i++)
+        retire(c, &c->entry[i]);
+    urcu_bp_read_unlock();
+    /* Every recycle() has run: not urcu_bp_barrier(), which waits for everybody's callbacks. */
+    while (atomic_load_explicit(&c->pending, memory_order_acquire) != 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    atomic_fetch_sub(&open_caches, 1);
+    int rc = cds_lfht_destroy(c->table, NULL);
+    CAIRN_ASSERT(rc == 0);
+    urcu_bp_call_rcu_data_free(c->worker);
+    free(c->entry);
+    free(c);
+    *cache = NULL;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txn_commit.c: drives the commit state machine: each action is carried out to its end and gives
+ * the next event. One place sets the state (step()), and only along the table of txn_fsm.h.
+ */
+#include "txn/txn_ctx.h"
+
+static unsigned step(struct cairn_tx *tx, enum txn_event event)
+{
+    enum txn_state next;
+    unsigned actions;
+    bool legal = txn_fsm_step(tx->state, event, &next, &actions);
+
+    CAIRN_ASSERT(legal);
+    tx->state = next;
+    return actions;
+}
+
+/* Remember why, with the text, which later calls overwrite. */
+static enum txn_event failed(struct cairn_tx *tx, int error)
+{
+    if (tx->error == 0) {
+        tx->error = error;
+        snprintf(tx->error_text, sizeof(tx->error_text), "%s",
+            error == CAIRN_E_CONFLICT ? cairn_strerror(error) : cairn_last_error());
+    }
+    return TXN_EVENT_FAILED;
+}
+
+static enum txn_event act_log(struct cairn_tx *tx)
+{
+    uint64_t deadline = txn_op_deadline(tx->ctx);
+    bool posted = false;
+
+    if (tx->ctx->lost != 0)
+        return failed(tx, txn_lost_error(tx->ctx));
+    int rc = txn_log_all(tx, deadline, &posted);
+    if (rc == 0 && CN_MUTANT(c_log_before_validate)) {
+        rc = txn_validate(tx, deadline);
+        return rc == 0 ? TXN_EVENT_FLUSHED : failed(tx, rc);
+    }
+    if (rc == 0)
+        return TXN_EVENT_FLUSHED;
+    if (!posted)
+        return failed(tx, rc);
+    if (tx->ctx->lost ==
+        0) { /* a flush failed and the connection stands: this session is over all the same */
+        tx->ctx->lost = rc;
+        for (uint16_t i = 0; i < tx->ctx->peer_count; i++) {
+            if (tx->ctx->peer[i].rec.in && tx->ctx->peer[i].rec.status != 0)
+                tx->ctx->lost_peer = i;
+        }
+    }
+    return TXN_EVENT_CUT;
+}
+
+static enum txn_event act_validate(struct cairn_tx *tx)
+{
+    if (tx->state == TXN_STATE_VALIDATE && CN_MUTANT(c_log_before_validate))
+        return TXN_EVENT_VALIDATED;
+    int rc = txn_validate(tx, txn_op_deadline(tx->ctx));
+    return rc == 0 ? TXN_EVENT_VALIDATED : failed(tx, rc);
+}
+
+static enum txn_event act_mark(struct cairn_tx *tx)
+{
+    if (!CN_MUTANT(c_mark_before_flush))
+        txn_mark_all(tx);
+    txn_release(tx, true); /* what was locked and not written: read under lock, valid until here */
+    cn_step(tx->ctx->env, CN_STEP_c_marked);
+    return TXN_EVENT_MARKED;
+}
+
+void txn_drive(struct cairn_tx *tx, enum txn_event event)
+{
+    for (;;) {
+        unsigned actions = step(tx, event);
+        int rc;
+        switch (actions) {
+        case TXN_ACT_PREPARE:
+            rc = txn_plan(tx, txn_op_deadline(tx->ctx));
+            event = rc == 0 ? TXN_EVENT_PREPARED : failed(tx, rc);
+            break;
+        case TXN_ACT_LOCK:
+            rc = txn_lock_all(tx, txn_op_deadline(tx->ctx));
+            event = rc == 0 ? TXN_EVENT_LOCKED : failed(tx, rc);
+            break;
+        case TXN_ACT_VALIDATE: event = act_validate(tx); break;
+        case TXN_ACT_LOG: event = act_log(tx); break;
+        case TXN_ACT_MARK: event = act_mark(tx); break;
+        case TXN_ACT_RELEASE:
+            txn_release(tx, tx->state == TXN_STATE_UNLOCK);
+            event = TXN_EVENT_RELEASED;
+            break;
+        default: /* NONE: rests; FINISH: final */ return;
+        }
+    }
+}
+
+int txn_doom(struct cairn_tx *tx, int error)
+{
+    bool fatal = error == CAIRN_E_CONFLICT || error == CAIRN_E_TIMEOUT ||
+        error == CAIRN_E_NODE_DOWN || error == CAIRN_E_FENCED || tx->ctx->lost != 0;
+
+    if (!fatal || tx->state != TXN_STATE_ACTIVE)
+        return error;
+    (void)failed(tx, error);
+    txn_drive(tx, TXN_EVENT_FAILED);
+    return cn_fail(error, "%s", tx->error_text);
+}
+
+/* ---- begin and end ---- */
+
+int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
+{
+    struct cairn_tx *tx = &ctx->tx;
+
+    if (ctx->tx_open)
+        return cn_fail(
+            CAIRN_E_STATE, "this context has an open transaction: commit or abort it first");
+    for (uint32_t i = 0; i < 8 && txn_poll(ctx); i++)
+        ;
+    (void)txn_wait(ctx, &ctx->background, txn_op_deadline(ctx));
+    ctx->background.status = 0;
+    if (ctx->lost != 0) {
+        txn_session_end(ctx, true);
+        txn_session_begin(ctx);
+        ctx->stats.reconnects++;
+    }
+    txn_set_reset(tx);
+    tx->state = TXN_STATE_ACTIVE;
+    tx->txid = (struct cn_txid){.coordinator = ctx->session, .count = ++ctx->tx_counter};
+    tx->begin_ns = txn_now(ctx);
+    ctx->tx_open = true;
+    *ret_tx = tx;
+    return 0;
+}
+
+/* Blocks that no record names go back; classes that are low are asked for. */
+static void settle_blocks(struct cairn_tx *tx)
+{
+    for (uint32_t i = 0; i < tx->key_count; i++) {
+        struct txn_key *k = &tx->key[i];
+        struct txn_peer *peer = &tx->ctx->peer[k->peer];
+        if (k->block == TXN_NONE || tx->ctx->lost != 0)
+            continue;
+        if (tx->state == TXN_STATE_ABORTED)
+            txn_block_return(peer, k->block_class, k->block);
+        k->block = TXN_NONE;
+        txn_stock_refill(peer, k->block_class);
+    }
+}
+
+/* The token's sequence belongs to this transaction for ever: not logged, it is void (R15). */
+static void settle_token(struct cairn_tx *tx)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+
+    if (!tx->has_token || tx->state != TXN_STATE_ABORTED || ctx->lost != 0)
+        return;
+    for (uint32_t i = 0; i < ctx->peer_count; i++) {
+        struct txn_peer *peer = &ctx->peer[i];
+        if (peer->node != tx->token.node || peer->epoch != tx->token.epoch)
+            continue;
+        if (CN_MUTANT(c_reuse_sequence)) {
+            peer->seq--;
+            continue;
+        }
+        peer->void_seq = tx->token.seq;
+        peer->void_txid = tx->txid;
+        txn_void_fill(peer, txn_op_deadline(ctx));
+    }
+}
+
+/* An insert met a full bucket while locks were held: now that they are gone, have it split. */
+static void settle_room(struct cairn_tx *tx)
+{
+    if (!tx->room_wanted || tx->ctx->lost != 0 || tx->held != 0)
+        return;
+    tx->room_wanted = false;
+    int rc = txn_room(&tx->ctx->peer[tx->room_peer], tx->room_root, tx->room_hash, tx->room_count,
+        txn_op_deadline(tx->ctx));
+    if (rc == CAIRN_E_POOL_FULL || rc == CAIRN_E_LIMIT) { /* a retry would meet the same bucket */
+        tx->error = 0;
+        (void)failed(tx, rc);
+    }
+}
+
+static void count_outcome(struct cairn_tx *tx)
+{
+    struct cairn_stats *s = &tx->ctx->stats;
+
+    switch (tx->state) {
+    case TXN_STATE_COMMITTED:
+        s->commits++;
+        s->commits_read_only += tx->writes == 0;
+        txn_histogram_add(s->commit_latency, txn_now(tx->ctx) - tx->begin_ns);
+        break;
+    case TXN_STATE_UNKNOWN: s->unknown++; break;
+    default: s->aborts_error += tx->error != 0 && tx->error != CAIRN_E_CONFLICT; break;
+    }
+}
+
+static void finish(struct cairn_tx *tx)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+
+    CAIRN_DASSERT(txn_state_is_final(tx->state));
+    if (tx->state == TXN_STATE_UNKNOWN)
+        txn_release(tx, false); /* HELD: of no record; LOGGED ones are the nodes' */
+    settle_blocks(tx);
+    settle_token(tx);
+    settle_room(tx);
+    count_outcome(tx);
+    ctx->tx_open = false;
+    if (ctx->lost != 0) {
+        txn_session_end(ctx, true);
+        txn_session_begin(ctx);
+        ctx->stats.reconnects++;
+    }
+}
+
+/* Does what was read need to be validated, in a transaction that writes nothing? */
+static bool proves_itself(const struct cairn_tx *tx)
+{
+    const struct txn_key *only = NULL;
+    uint32_t reads = 0;
+
+    for (uint32_t i = 0; i < tx->key_count; i++) {
+        if (tx->key[i].read) {
+            only = &tx->key[i];
+            reads++;
+        }
+    }
+    if (reads == 0)
+        return true;
+    if (reads > 1)
+        return false;
+    return !only->recheck || CN_MUTANT(c_skip_absence_recheck); /* T1 */
+}
+
+int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
+{
+    enum txn_event event = TXN_EVENT_COMMIT_WRITE;
+
+    if (tx->writes == 0)
+        event = proves_itself(tx) ? TXN_EVENT_COMMIT_PROVEN : TXN_EVENT_COMMIT_READ;
+    if (tx->state == TXN_STATE_ACTIVE && tx->ctx->lost != 0)
+        (void)txn_doom(tx, txn_lost_error(tx->ctx));
+    txn_drive(tx, event);
+    enum txn_state state = tx->state;
+    if (state == TXN_STATE_COMMITTED)
+        txn_plan_learn(tx);
+    finish(tx);
+    int error = tx->error;
+    switch (state) {
+    case TXN_STATE_COMMITTED: *ret_outcome = CAIRN_OUTCOME_COMMITTED; return 0;
+    case TXN_STATE_UNKNOWN: *ret_outcome = CAIRN_OUTCOME_UNKNOWN; return 0;
+    default:
+        *ret_outcome = CAIRN_OUTCOME_ABORTED;
+        return error == 0 || error == CAIRN_E_CONFLICT ? 0 : cn_fail(error, "%s", tx->error_text);
+    }
+}
+
+void txn_abort(struct cairn_tx *tx)
+{
+    if (tx->state == TXN_STATE_ACTIVE)
+        tx->ctx->stats.aborts_user++;
+    txn_drive(tx, TXN_EVENT_ABORT);
+    finish(tx);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txn_config.c: what a configuration must be, once it is in memory: ranges, duplicates, geometry,
+ * order; and what is computed from it: shards and sizes. txn_config_file.c reads the file.
+ *
+ * Invariants of a checked configuration: at least one node, nodes sorted by id, ids, addresses,
+ * pools and table names unique, geometry complete. So shard s means the same node to every process
+ * that has the same file.
+ */
+#include "txn/txn_config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+
+#include "txn/txn_config_file.h"
+
+#define HEAP_CHUNKS_MIN 8u /* below this a pool has no room for one table */
+#define MS_MAX 600000u
+#define VERDICT_S_MAX (366u * 86400u)
+
+bool txn_parse_size(const char *text, uint64_t *ret_size)
+{
+    uint64_t value = 0;
+    const char *c = text;
+    unsigned shift = 0;
+
+    if (!isdigit((unsigned char)*c))
+        return false;
+    for (; isdigit((unsigned char)*c); c++) {
+        unsigned digit = (unsigned)(*c - '0');
+        if (value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    switch (*c) {
+    case '\0': break;
+    case 'k':
+    case 'K': shift = 10; break;
+    case 'm':
+    case 'M': shift = 20; break;
+    case 'g':
+    case 'G': shift = 30; break;
+    case 't':
+    case 'T': shift = 40; break;
+    default: return false;
+    }
+    if (shift != 0 && c[1] != '\0')
+        return false;
+    if (value > UINT64_MAX >> shift)
+        return false;
+    *ret_size = value << shift;
+    return true;
+}
+
+int txn_config_fail(const struct txn_config *config, int line, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (config->path[0] == '\0')
+        return cn_fail(CAIRN_E_CONFIG, "configuration: %s", text);
+    if (line <= 0)
+        return cn_fail(CAIRN_E_CONFIG, "%s: %s", config->path, text);
+    return cn_fail(CAIRN_E_CONFIG, "%s:%d: %s", config->path, line, text);
+}
+
+static int line_of(const int *lines, uint32_t i)
+{
+    return lines == NULL ? 0 : lines[i];
+}
+
+static int check_pool(const struct txn_config *config, uint32_t i, int line)
+{
+    const struct txn_config_node *node = &config->node[i];
+    uint64_t chunk = UINT64_C(1) << config->geometry.chunk_shift;
+    uint64_t min = pm_pool_size_min(&config->geometry, HEAP_CHUNKS_MIN * chunk);
+
+    if (node->pool_size != 0 && node->pool_size < min)
+        return txn_config_fail(config, line,
+            "nodes[%u].size: %llu bytes are too few for this geometry; at least %lluM", i,
+            (unsigned long long)node->pool_size,
+            (unsigned long long)((min + (1u << 20) - 1) >> 20));
+    return 0;
+}
+
+static int check_nodes(const struct txn_config *config, const int *lines)
+{
+    if (config->node_count == 0 || config->node_count > CAIRN_NODES_MAX)
+        return txn_config_fail(config, 0, "nodes: a cluster has 1 to %u nodes, not %u",
+            CAIRN_NODES_MAX, config->node_count);
+    for (uint32_t i = 0; i < config->node_count; i++) {
+        const struct txn_config_node *a = &config->node[i];
+        int line = line_of(lines, i);
+        if (a->id == 0)
+            return txn_config_fail(config, line, "nodes[%u].id: must be 1 to 65535", i);
+        if (a->address[0] == '\0')
+            return txn_config_fail(config, line, "nodes[%u].address: is missing or empty", i);
+        for (uint32_t j = 0; j < i; j++) {
+            const struct txn_config_node *b = &config->node[j];
+            if (a->id == b->id)
+                return txn_config_fail(config, line,
+                    "nodes[%u].id: %u is used by nodes[%u] too; each node needs its own", i, a->id,
+                    j);
+            if (strcmp(a->address, b->address) == 0)
+                return txn_config_fail(config, line,
+                    "nodes[%u].address: \"%s\" is used by nodes[%u] too", i, a->address, j);
+            if (a->pool[0] != '\0' && strcmp(a->pool, b->pool) == 0)
+                return txn_config_fail(
+                    config, line, "nodes[%u].pool: \"%s\" is used by nodes[%u] too", i, a->pool, j);
+        }
+        int rc = check_pool(config, i, line);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static bool name_is_good(const char *name)
+{
+    if (name[0] == '\0')
+        return false;
+    for (; *name != '\0'; name++) {
+        if (!isalnum((unsigned char)*name) && strchr("_.-", *name) == NULL)
+            return false;
+    }
+    return true;
+}
+
+static int check_tables(const struct txn_config *config, const int *lines)
+{
+    if (config->table_count == 0 || config->table_count > CAIRN_TABLES_MAX)
+        return txn_config_fail(config, 0, "tables: a cluster has 1 to %u tables, not %u",
+            CAIRN_TABLES_MAX, config->table_count);
+    for (uint32_t i = 0; i < config->table_count; i++) {
+        const struct txn_config_table *a = &config->table[i];
+        int line = line_of(lines, i);
+        if (a->id == 0)
+            return txn_config_fail(config, line, "tables[%u].id: must be 1 to 65535", i);
+        if (!name_is_good(a->name))
+            return txn_config_fail(config, line,
+                "tables[%u].name: \"%s\" is not a name; use letters, digits, '_', '.', '-'", i,
+                a->name);
+        for (uint32_t j = 0; j < i; j++) {
+            const struct txn_config_table *b = &config->table[j];
+            if (a->id == b->id)
+                return txn_config_fail(
+                    config, line, "tables[%u].id: %u is used by tables[%u] too", i, a->id, j);
+            if (strcmp(a->name, b->name) == 0)
+                return txn_config_fail(config, line,
+                    "tables[%u].name: \"%s\" is used by tables[%u] too", i, a->name, j);
+        }
+    }
+    return 0;
+}
+
+static int check_options(const struct txn_config *config, int line)
+{
+    if (config->lease_ms == 0 || config->lease_ms > MS_MAX)
+        return txn_config_fail(
+            config, line, "options.lease_ms: must be 1 to %u, not %u", MS_MAX, config->lease_ms);
+    if (config->resolve_ms == 0 || config->resolve_ms > MS_MAX)
+        return txn_config_fail(config, line, "options.resolve_ms: must be 1 to %u, not %u", MS_MAX,
+            config->resolve_ms);
+    if (config->verdict_s > VERDICT_S_MAX)
+        return txn_config_fail(config, line, "options.verdict_s: must be at most %u, not %u",
+            VERDICT_S_MAX, config->verdict_s);
+    return 0;
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+    const struct txn_config_node *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+int txn_config_check_at(struct txn_config *config, const struct txn_config_lines *lines)
+{
+    int rc;
+
+    if (cn_uuid_is_zero(&config->cluster))
+        return txn_config_fail(config, lines == NULL ? 0 : lines->cluster,
+            "cluster: must be a uuid other than zero; `cairn init` makes one");
+    if (config->fabric[0] == '\0')
+        return txn_config_fail(config, lines == NULL ? 0 : lines->fabric, "fabric: is empty");
+    rc = pm_geometry_complete(&config->geometry);
+    if (rc != 0) {
+        char text[256];
+        (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+        return txn_config_fail(config, lines == NULL ? 0 : lines->options, "options: %s", text);
+    }
+    rc = check_options(config, lines == NULL ? 0 : lines->options);
+    if (rc == 0)
+        rc = check_nodes(config, lines == NULL ? NULL : lines->node);
+    if (rc == 0)
+        rc = check_tables(config, lines == NULL ? NULL : lines->table);
+    if (rc != 0)
+        return rc;
+    qsort(config->node, config->node_count, sizeof(config->node[0]), compare_nodes);
+    return 0;
+}
+
+int txn_config_check(struct txn_config *config)
+{
+    return txn_config_check_at(config, NULL);
+}
+
+void txn_config_free(struct txn_config **config)
+{
+    free(*config);
+    *config = NULL;
+}
+
+const struct txn_config_node *txn_config_find_node(const struct txn_config *config, uint16_t id)
+{
+    for (uint32_t i = 0; i < config->node_count; i++) {
+        if (config->node[i].id == id)
+            return &config->node[i];
+    }
+    return NULL;
+}
+
+const struct txn_config_table *txn_config_find_table(
+    const struct txn_config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->table_count; i++) {
+        if (strcmp(config->table[i].name, name) == 0)
+            return &config->table[i];
+    }
+    return NULL;
+}
+
+bool txn_config_has_table(const struct txn_config *config, uint32_t table)
+{
+    for (uint32_t i = 0; i < config->table_count; i++) {
+        if (config->table[i].id == table)
+            return true;
+    }
+    return false;
+}
+
+uint32_t txn_config_shard(
+    const struct txn_config *config, uint32_t table, const void *key, size_t key_size)
+{
+    uint8_t hash_key[16];
+
+    CAIRN_DASSERT(config->node_count != 0);
+    memcpy(hash_key, config->cluster.b, sizeof(hash_key));
+    for (unsigned i = 0; i < 4; i++)
+        hash_key[12 + i] ^= (uint8_t)(table >> (8 * i));
+    return (uint32_t)(cn_siphash(hash_key, key, key_size) % config->node_count);
+}

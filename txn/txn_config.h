@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txn_config.h: the cluster's configuration: nodes, tables, options, read from a libconfig file
+ * that all coordinators and nodes share. It is also the embedded configuration store: view number
+ * 1, one shard per node, no replicas (design section 7 says what comes). docs/configuration.md is
+ * the reference.
+ *
+ *     cluster = "0b0e5c1e-...";          # uuid, made by `cairn init` or by hand
+ *     fabric = "emu";
+ *     nodes = ( { id = 1; address = "/run/cairn/n1.sock"; pool = "/var/lib/cairn/n1.pool"; size =
+ * "1G"; },
+ *               ... );
+ *     tables = ( { id = 1; name = "accounts"; } );
+ *     options = { slots = 64; ring_size = "2M"; window = 1024; lease_ms = 1000; resolve_ms = 500;
+ *                 verdict_s = 86400; };
+ *
+ * Relative paths are relative to the file's folder. An unknown name anywhere is an error.
+ */
+#ifndef TXN_CONFIG_H
+#define TXN_CONFIG_H
+
+#include "include/internal/cn_base.h"
+#include "pmem/pm_pool.h"
+#include "rdma/rd.h"
+
+#define TXN_NAME_SIZE_MAX 64u
+
+struct txn_config_node {
+    uint16_t id;
+    char address[RD_ADDRESS_SIZE_MAX];
+    char pool[4096];
+    uint64_t pool_size; /* bytes; used when the pool is made */
+};
+struct txn_config_table {
+    uint16_t id;
+    char name[TXN_NAME_SIZE_MAX];
+};
+struct txn_config {
+    char path[4096]; /* for messages */
+    struct cn_uuid cluster;
+    char fabric[16];
+    uint32_t view; /* 1 */
+    uint32_t node_count, table_count;
+    struct txn_config_node node[CAIRN_NODES_MAX];
+    struct txn_config_table table[CAIRN_TABLES_MAX];
+    struct pm_geometry geometry; /* of new pools */
+    uint32_t lease_ms;   /* an owner that does not answer for so long is fenced when somebody waits
+                            for it */
+    uint32_t resolve_ms; /* a record unmarked for so long is resolved by its node */
+    uint32_t verdict_s;  /* how long verdicts are kept at least */
+};
+
+/* Errors: -errno of reading the file, CAIRN_E_CONFIG: the text names file, line and setting. */
+CN_MUST_CHECK int txn_config_load(const char *path, struct txn_config **ret_config);
+void txn_config_free(struct txn_config **config);
+/* Check what load() checks beyond syntax (duplicates, ranges, geometry); for configs made in code.
+ */
+CN_MUST_CHECK int txn_config_check(struct txn_config *config);
+/* NULL: none. */
+const struct txn_config_node *txn_config_find_node(const struct txn_config *config, uint16_t id);
+const struct txn_config_table *txn_config_find_table(
+    const struct txn_config *config, const char *name);
+bool txn_config_has_table(const struct txn_config *config, uint32_t table);
+
+/* The shard of a key: a keyed hash (of cluster uuid and table) modulo the number of nodes; shard s
+ * lives on config->node[s] (nodes sorted by id). */
+uint32_t txn_config_shard(
+    const struct txn_config *config, uint32_t table, const void *key, size_t key_size);
+static inline const struct txn_config_node *txn_config_shard_node(
+    const struct txn_config *config, uint32_t shard)
+{
+    return &config->node[shard];
+}
+/* "512M", "2G", "4096", "64k" (powers of 1024). False: malformed or overflow. */
+bool txn_parse_size(const char *text, uint64_t *ret_size);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txn_damage.c: marked records that do not check. A mark is stored only when its record is durable
+ * at all participants, so the transaction was committed and the medium has lost what it wrote here.
+ *
+ * Such a sequence gets no tombstone, for ABORTED would be a lie: its place stays REJECTED, the
+ * position never passes it, its slot is not handed out again, and its keys stay locked while this
+ * incarnation lasts (after a restart nobody knows them any more). The log, `cairn inspect` and
+ * `cairn recover` say which record.
+ */
+#include <errno.h>
+
+#include "txn/txn_part_internal.h"
+
+#define MARK_OFF offsetof(struct pm_record_pm, mark)
+
+/* Marks that are looked for: open addressing by their own bits, which are as good as random. */
+struct wanted {
+    uint64_t *mark, *seq;
+    uint32_t capacity; /* a power of two, at least twice what is in it */
+};
+
+static uint64_t *find_slot(struct wanted *wanted, uint64_t mark, uint64_t **ret_seq)
+{
+    uint32_t i = (uint32_t)mark & (wanted->capacity - 1);
+    while (wanted->mark[i] != 0 && wanted->mark[i] != mark)
+        i = (i + 1) & (wanted->capacity - 1);
+    *ret_seq = &wanted->seq[i];
+    return &wanted->mark[i];
+}
+
+static void want_missing(struct txn_part *part, struct txn_part_slot *slot, struct wanted *wanted)
+{
+    const struct pm_slot *media = &slot->media;
+    uint64_t last = media->position_seq + part->window;
+    if (media->state == PM_SLOT_CLOSED)
+        last = cn_min64(last, media->closing_seq);
+    for (uint64_t seq = media->position_seq + 1; seq <= last; seq++) {
+        uint64_t *at_seq, mark = pm_word_value(media->nonce, seq, PM_WORD_MARK);
+        if (txn_part_find(part, slot, seq) != NULL ||
+            pm_slot_has_tombstone(part->pool, media, seq))
+            continue;
+        *find_slot(wanted, mark, &at_seq) = mark;
+        *at_seq = seq;
+    }
+}
+
+static int keep(struct txn_part *part, struct txn_part_slot *slot, uint64_t seq, uint64_t at)
+{
+    struct txn_entry *entry = txn_part_entry_at(part, slot, seq);
+    if (entry == NULL)
+        return -ENOMEM;
+    if (entry->state != TXN_ENTRY_NONE)
+        return 0; /* its mark stands twice in the ring */
+    entry->seq = seq;
+    entry->has_record = false;
+    entry->doubt = NULL;
+    txn_part_set_state(slot, entry, TXN_ENTRY_REJECTED);
+    slot->seq_max = cn_max64(slot->seq_max, seq);
+    slot->damaged = true;
+    part->stats.rejected++;
+    (void)snprintf(slot->broken_text, sizeof(slot->broken_text),
+        "CAIRN_E_CORRUPT_RECORD: slot %u, ring offset %llu: record %llu is marked committed and "
+        "damaged",
+        slot->media.number, (unsigned long long)at, (unsigned long long)seq);
+    cn_log(part->env, CN_LOG_ERROR, "node %u: %s", part->pool->super.node, slot->broken_text);
+    return 0;
+}
+
+int txn_part_find_damaged(struct txn_part *part, struct txn_part_slot *slot)
+{
+    const uint8_t *ring = part->snapshot;
+    struct wanted wanted = {.capacity = 2};
+    int error = 0;
+
+    slot->damaged = false;
+    while (wanted.capacity < 2 * part->window)
+        wanted.capacity *= 2;
+    wanted.mark = calloc(wanted.capacity, 2 * sizeof(*wanted.mark));
+    if (wanted.mark == NULL)
+        return -ENOMEM;
+    wanted.seq = wanted.mark + wanted.capacity;
+    want_missing(part, slot, &wanted);
+    for (uint64_t at = 0; error == 0 && at < part->pool->super.geometry.ring_size;
+         at += PM_RECORD_ALIGN) {
+        struct le64 field;
+        uint64_t *at_seq;
+        memcpy(&field, ring + at + MARK_OFF, sizeof(field));
+        if (le64_get(field) != 0 && *find_slot(&wanted, le64_get(field), &at_seq) != 0)
+            error = keep(part, slot, *at_seq, at);
+    }
+    free(wanted.mark);
+    return error;
+}

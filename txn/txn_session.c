@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * txn_session.c: the session of a context: connections, handshake, loss, clean close.
+ *
+ * Invariant (R2, R15): one session never has two epochs of one node in use. A connection that is
+ * lost ends the session: every other one is closed too and the next transaction starts under a new
+ * uuid. What a welcome says is checked (rd_wire_check_welcome) before anything of it is used.
+ */
+#include "txn/txn_ctx.h"
+
+#include <errno.h>
+
+int txn_peer_fail(const struct txn_peer *peer, int code)
+{
+    return cn_fail_context(code, "node %u (%s): ", peer->node, peer->address);
+}
+
+int txn_lost_error(struct cairn_ctx *ctx)
+{
+    const struct txn_peer *peer = &ctx->peer[ctx->lost_peer];
+
+    switch (ctx->lost) {
+    case CAIRN_E_FENCED:
+        return cn_fail(CAIRN_E_FENCED,
+            "node %u (%s): has fenced this context; the next transaction reconnects", peer->node,
+            peer->address);
+    case CAIRN_E_TIMEOUT:
+        return cn_fail(CAIRN_E_TIMEOUT,
+            "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
+            peer->address, ctx->cluster->options.op_timeout_ms);
+    default:
+        return cn_fail(CAIRN_E_NODE_DOWN,
+            "node %u (%s): connection lost (%s); is the node running?", peer->node, peer->address,
+            cairn_error_name(ctx->lost));
+    }
+}
+
+static void note_lost(struct txn_peer *peer, int status)
+{
+    struct cairn_ctx *ctx = peer->ctx;
+
+    if (CN_MUTANT(c_session_continues)) {
+        peer->state = TXN_PEER_NONE; /* reconnects in the middle of the transaction */
+        return;
+    }
+    if (ctx->lost != 0 || ctx->closing)
+        return;
+    ctx->lost = status;
+    ctx->lost_peer = peer->at;
+    cn_log(ctx->env, CN_LOG_WARNING, "session %02x%02x%02x%02x: node %u (%s) lost: %s",
+        ctx->session.b[0], ctx->session.b[1], ctx->session.b[2], ctx->session.b[3], peer->node,
+        peer->address, cairn_error_name(status));
+}
+
+void txn_peer_drop(struct txn_peer *peer, int status)
+{
+    bool was_up = peer->state == TXN_PEER_UP;
+
+    if (peer->conn != NULL && peer->ctx->polling)
+        peer->dead = peer->conn; /* events of the batch may still name it */
+    else if (peer->conn != NULL)
+        rd_conn_delete(peer->conn);
+    peer->conn = NULL;
+    peer->state = TXN_PEER_DOWN;
+    peer->down_status = status;
+    txn_ops_fail(peer->ctx, peer->at, status);
+    if (was_up)
+        note_lost(peer, status);
+}
+
+static void read_welcome(struct txn_peer *peer, const struct rd_welcome_wire *w)
+{
+    peer->pool = w->pool;
+    peer->crc_seed = cn_crc32c(0, w->pool.b, sizeof(w->pool.b));
+    peer->incarnation = le64_get(w->incarnation);
+    peer->epoch = le64_get(w->slot_epoch);
+    peer->nonce = le64_get(w->nonce);
+    peer->ring_off = le64_get(w->ring_off);
+    peer->ring_size = le64_get(w->ring_size);
+    peer->position_off = le64_get(w->position_off);
+    peer->extent_off = le64_get(w->extent_off);
+    peer->extent_end = le64_get(w->extent_end);
+    peer->window = le32_get(w->window);
+    peer->bytes_max = le32_get(w->bytes_max);
+    peer->slot = le16_get(w->slot);
+    peer->tag = le16_get(w->tag);
+    peer->chunk_shift = w->chunk_shift;
+    peer->seq = peer->log_off = peer->position_seq = peer->position_off_log = 0;
+    memset(peer->position, 0, sizeof(*peer->position));
+    peer->position_status = 0;
+    peer->void_seq = 0;
+    peer->word_replied = 0;
+    txn_stock_reset(peer);
+}
+
+static void peer_up(struct txn_peer *peer, const struct rd_event *event)
+{
+    struct rd_welcome_wire w;
+    int rc = rd_wire_check_welcome(event->data, event->size, peer->node, true);
+
+    if (rc == 0) {
+        memcpy(&w, event->data, sizeof(w));
+        if (w.chunk_shift < 12 || w.chunk_shift > 30 || le32_get(w.window) == 0 ||
+            le64_get(w.ring_size) < 4096)
+            rc = cn_fail(CAIRN_E_PROTOCOL, "welcome: impossible chunk, window or ring size");
+    }
+    if (rc != 0) {
+        snprintf(peer->refusal, sizeof(peer->refusal), "%s", cairn_last_error());
+        txn_peer_drop(peer, rc);
+        return;
+    }
+    read_welcome(peer, &w);
+    peer->state = TXN_PEER_UP;
+}
+
+/* Refused or not reached: the connection's own reason. */
+static void connect_failed(struct txn_peer *peer, const struct rd_event *event)
+{
+    int status = event->status != 0 ? event->status : CAIRN_E_NODE_DOWN;
+
+    peer->refusal[0] = '\0';
+    if (event->size != 0) {
+        status = rd_wire_refusal(event->data, event->size);
+        snprintf(peer->refusal, sizeof(peer->refusal), "%s", cairn_last_error());
+    }
+    txn_peer_drop(peer, status);
+}
+
+void txn_event(struct cairn_ctx *ctx, const struct rd_event *event)
+{
+    struct txn_peer *peer = event->conn == NULL ? NULL : event->conn->user;
+
+    if (peer == NULL || peer->ctx != ctx || peer->conn != event->conn)
+        return;
+    switch (event->type) {
+    case RD_EV_UP:
+        if (peer->state == TXN_PEER_CONNECTING)
+            peer_up(peer, event);
+        break;
+    case RD_EV_DOWN:
+        if (peer->state == TXN_PEER_CONNECTING)
+            connect_failed(peer, event);
+        else
+            txn_peer_drop(peer, event->status != 0 ? event->status : CAIRN_E_NODE_DOWN);
+        break;
+    case RD_EV_MESSAGE: txn_message(peer, event->data, event->size); break;
+    case RD_EV_COMPLETION: /* taken by txn_poll() */
+    case RD_EV_CONNECT: /* a coordinator does not listen */ break;
+    }
+}
+
+/* One try to connect: 0 or the error, with its text. */
+static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
+{
+    struct cairn_ctx *ctx = peer->ctx;
+    struct rd_hello_wire hello = {
+        .magic = le32_make(RD_WIRE_MAGIC),
+        .version = le16_make(RD_WIRE_VERSION),
+        .role = le16_make(RD_ROLE_COORDINATOR),
+        .cluster = ctx->cluster->config->cluster,
+        .peer = ctx->session,
+        .view = le32_make(ctx->cluster->config->view),
+        .node = le16_make(peer->node),
+    };
+
+    peer->refusal[0] = '\0';
+    peer->down_status = 0;
+    cn_step(ctx->env, CN_STEP_c_connect);
+    int rc = rd_connect(ctx->ep, peer->address, &hello, sizeof(hello), deadline_ns, &peer->conn);
+    if (rc != 0) {
+        peer->conn = NULL;
+        return txn_peer_fail(peer, rc);
+    }
+    peer->conn->user = peer;
+    peer->state = TXN_PEER_CONNECTING;
+    while (peer->state == TXN_PEER_CONNECTING && ctx->lost == 0) {
+        if (txn_now(ctx) >= deadline_ns) {
+            txn_peer_drop(peer, CAIRN_E_TIMEOUT);
+            break;
+        }
+        rd_ep_arm(ctx->ep);
+        if (!txn_poll(ctx))
+            rd_ep_sleep(ctx->ep, deadline_ns);
+    }
+    if (peer->state == TXN_PEER_UP)
+        return 0;
+    if (ctx->lost != 0) {
+        txn_peer_drop(peer, CAIRN_E_NODE_DOWN);
+        return txn_lost_error(ctx);
+    }
+    if (peer->refusal[0] != '\0')
+        return cn_fail(
+            peer->down_status, "node %u (%s): %s", peer->node, peer->address, peer->refusal);
+    if (peer->down_status == CAIRN_E_TIMEOUT)
+        return cn_fail(CAIRN_E_TIMEOUT,
+            "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
+            peer->address, ctx->cluster->options.connect_timeout_ms);
+    if (peer->down_status == -EACCES || peer->down_status == -EPERM)
+        return cn_fail(CAIRN_E_NODE_DOWN,
+            "node %u (%s): permission denied; run as the user that runs the node", peer->node,
+            peer->address);
+    return cn_fail(CAIRN_E_NODE_DOWN,
+        "node %u (%s): cannot be reached (%s); is it running, and is the address right?",
+        peer->node, peer->address, cairn_error_name(peer->down_status));
+}
+
+int txn_peer_need(struct txn_peer *peer)
+{
+    struct cairn_ctx *ctx = peer->ctx;
+
+    if (CN_LIKELY(peer->state == TXN_PEER_UP))
+        return 0;
+    if (ctx->lost != 0)
+        return txn_lost_error(ctx);
+    uint64_t deadline = txn_now(ctx) +
+        (uint64_t)ctx->cluster->options.connect_timeout_ms * 1000000u;
+    for (uint32_t tries = 0;; tries++) {
+        int rc = connect_once(peer, deadline);
+        if (rc == 0 || ctx->lost != 0)
+            return rc;
+        /* AGAIN: the node lives but does not serve yet. */
+        uint64_t until = txn_now(ctx) + 1000000u + txn_backoff_ns(ctx, tries + 4);
+        if (rc != CAIRN_E_AGAIN || until >= deadline)
+            return rc == CAIRN_E_AGAIN ? cn_fail_context(CAIRN_E_NODE_DOWN, "not serving yet: ")
+                                       : rc;
+        txn_pause(ctx, until);
+    }
+}
+
+/* Say goodbye and await the answers for a moment; what does not answer is cut. */
+static void close_cleanly(struct cairn_ctx *ctx)
+{
+    uint64_t limit = cn_min64(
+        TXN_CLOSE_WAIT_NS, (uint64_t)ctx->cluster->options.op_timeout_ms * 1000000u);
+    uint64_t deadline = txn_now(ctx) + limit;
+    uint32_t id;
+
+    ctx->closing = true;
+    for (uint32_t i = 0; i < ctx->peer_count; i++) {
+        struct txn_peer *peer = &ctx->peer[i];
+        peer->close_replied = peer->state != TXN_PEER_UP;
+        if (peer->state == TXN_PEER_UP && txn_send(peer, RD_MSG_CLOSE, NULL, 0, &id) != 0)
+            peer->close_replied = true;
+    }
+    for (uint32_t i = 0; i < ctx->peer_count; i++) {
+        struct txn_peer *peer = &ctx->peer[i];
+        while (!peer->close_replied && peer->state == TXN_PEER_UP && txn_now(ctx) < deadline) {
+            rd_ep_arm(ctx->ep);
+            if (!txn_poll(ctx))
+                rd_ep_sleep(ctx->ep, deadline);
+        }
+    }
+    ctx->closing = false;
+}
+
+void txn_session_end(struct cairn_ctx *ctx, bool clean)
+{
+    (void)txn_wait(ctx, &ctx->background, txn_op_deadline(ctx));
+    if (clean)
+        close_cleanly(ctx);
+    for (uint32_t i = 0; i < ctx->peer_count; i++) {
+        struct txn_peer *peer = &ctx->peer[i];
+        if (peer->conn != NULL)
+            rd_conn_delete(peer->conn);
+        peer->conn = NULL;
+        peer->state = TXN_PEER_NONE;
+        peer->down_status = 0;
+        txn_ops_fail(ctx, peer->at, CAIRN_E_NODE_DOWN);
+        peer->void_seq = 0;
+        txn_stock_reset(peer);
+    }
+    ctx->request.id = 0;
+    ctx->blocker.off = 0;
+}
+
+void txn_session_begin(struct cairn_ctx *ctx)
+{
+    cn_random(ctx->env, ctx->session.b, sizeof(ctx->session.b));
+    ctx->tx_counter = 0;
+    ctx->lost = 0;
+    ctx->background = (struct txn_batch){0};
+}
