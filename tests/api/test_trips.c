@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: what the design promises of the critical path: exact round trips, no allocation, no lock
+ * and no system call from cairn_begin() to the return of cairn_commit() when warm. Method: counters
+ * of the context and of the fabric; malloc of this program counts while it is told to. Invariants:
+ * design section 4 ("1, 2, 2, 3") and the table of store-design section 12.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/support/ts_cluster.h"
+#include "txn/txn_ctx.h"
+
+#define T 1u
+#define KEYS 8u
+
+/* ---- allocation counter: of this thread, while `counting` ---- */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNT_ALLOCATIONS 1
+static __thread bool counting;
+static __thread uint64_t allocations;
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t size);
+extern void __libc_free(void *p);
+void *malloc(size_t size)
+{
+    allocations += counting;
+    return __libc_malloc(size);
+}
+void *calloc(size_t n, size_t size)
+{
+    allocations += counting;
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t size)
+{
+    allocations += counting;
+    return __libc_realloc(p, size);
+}
+void free(void *p)
+{
+    allocations += counting && p != NULL;
+    __libc_free(p);
+}
+#endif
+
+struct fixture {
+    struct ts_cluster *cluster;
+    struct cairn_ctx *ctx;
+    char key[KEYS][32];
+    size_t key_size[KEYS];
+    char extra[32]; /* one more key to wait for */
+    size_t extra_size;
+};
+
+static void ok(int rc, int line)
+{
+    if (rc != 0)
+        fail_msg("line %d: %s: %s", line, cairn_error_name(rc), cairn_last_error());
+}
+#define OK(call) ok((call), __LINE__)
+
+static struct cairn_tx *begin(struct fixture *f)
+{
+    struct cairn_tx *tx;
+
+    OK(cairn_begin(f->ctx, &tx));
+    return tx;
+}
+
+static enum cairn_outcome commit(struct cairn_tx *tx)
+{
+    enum cairn_outcome outcome;
+
+    OK(cairn_commit(tx, &outcome));
+    return outcome;
+}
+
+/* Wait until the nodes have applied and released everything: reads wait for locks. */
+static void settle(struct fixture *f)
+{
+    enum cairn_outcome outcome = CAIRN_OUTCOME_ABORTED;
+    char buf[16];
+    size_t size;
+
+    for (uint32_t tries = 0; outcome != CAIRN_OUTCOME_COMMITTED && tries < 100; tries++) {
+        struct cairn_tx *tx = begin(f);
+        for (uint32_t i = 0; i < KEYS; i++)
+            OK(cairn_get(tx, T, f->key[i], f->key_size[i], buf, sizeof(buf), &size));
+        if (f->extra_size != 0)
+            (void)!cairn_get(tx, T, f->extra, f->extra_size, buf, sizeof(buf), &size);
+        outcome = commit(tx);
+    }
+    assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct cairn_tx *tx;
+
+    f->cluster = ts_cluster_new(3, NULL, NULL);
+    OK(cairn_ctx_open(f->cluster->cairn, &f->ctx));
+    tx = begin(f);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        f->key_size[i] = ts_cluster_key(f->cluster, T, i % 3, i, f->key[i]);
+        OK(cairn_put(tx, T, f->key[i], f->key_size[i], "value", 5));
+    }
+    assert_int_equal(commit(tx), CAIRN_OUTCOME_COMMITTED);
+    settle(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    cairn_ctx_close(&f->ctx);
+    ts_cluster_delete(&f->cluster);
+    free(f);
+    return 0;
+}
+
+static uint64_t trips(struct fixture *f)
+{
+    struct cairn_stats s;
+
+    cairn_ctx_stats(f->ctx, &s);
+    return s.round_trips;
+}
+
+static void get_all(struct fixture *f, struct cairn_tx *tx, uint32_t count, int for_update)
+{
+    struct cairn_read r[KEYS];
+    char buf[KEYS][16];
+
+    for (uint32_t i = 0; i < count; i++)
+        r[i] = (struct cairn_read){.table = T,
+            .key = f->key[i],
+            .key_size = f->key_size[i],
+            .buf = buf[i],
+            .buf_size = sizeof(buf[i]),
+            .for_update = for_update};
+    OK(cairn_get_many(tx, r, count));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(r[i].status, 0);
+        assert_int_equal(r[i].value_size, 5);
+        assert_memory_equal(buf[i], "value", 5);
+    }
+}
+
+static void get(struct fixture *f, struct cairn_tx *tx, uint32_t i, int for_update)
+{
+    char buf[16];
+    size_t size;
+
+    OK(for_update ? cairn_get_for_update(tx, T, f->key[i], f->key_size[i], buf, sizeof(buf), &size)
+                  : cairn_get(tx, T, f->key[i], f->key_size[i], buf, sizeof(buf), &size));
+}
+
+static void put(struct fixture *f, struct cairn_tx *tx, uint32_t i)
+{
+    OK(cairn_put(tx, T, f->key[i], f->key_size[i], "value", 5));
+}
+
+#define TRIPS(expected, ...)                                   \
+    do {                                                       \
+        settle(f);                                             \
+        uint64_t before = trips(f);                            \
+        struct cairn_tx *tx = begin(f);                        \
+        __VA_ARGS__;                                           \
+        assert_int_equal(commit(tx), CAIRN_OUTCOME_COMMITTED); \
+        assert_int_equal(trips(f) - before, (expected));       \
+    } while (0)
+
+static void trips__batched__1_2_2_3(void **state)
+{
+    struct fixture *f = *state;
+
+    TRIPS(1, get_all(f, tx, 1, 0));
+    TRIPS(2, get_all(f, tx, KEYS, 0));
+    TRIPS(2, get_all(f, tx, 3, 1); put(f, tx, 0); put(f, tx, 1); put(f, tx, 2));
+    /* read some and write others: one batch of reads and locks, validation, log */
+    TRIPS(3, {
+        struct cairn_read r[2];
+        char buf[2][16];
+        for (int i = 0; i < 2; i++)
+            r[i] = (struct cairn_read){.table = T,
+                .key = f->key[i],
+                .key_size = f->key_size[i],
+                .buf = buf[i],
+                .buf_size = 16,
+                .for_update = i};
+        OK(cairn_get_many(tx, r, 2));
+        put(f, tx, 1);
+    });
+}
+
+static void trips__one_call_each__one_more_per_call(void **state)
+{
+    struct fixture *f = *state;
+
+    TRIPS(1, get(f, tx, 0, 0));
+    TRIPS(4, get(f, tx, 0, 0); get(f, tx, 1, 0); get(f, tx, 2, 0)); /* 3 + validation */
+    TRIPS(2, get(f, tx, 0, 1); put(f, tx, 0));
+    TRIPS(3, get(f, tx, 0, 1); get(f, tx, 1, 1); put(f, tx, 0); put(f, tx, 1));
+    TRIPS(2, put(f, tx, 3));                               /* blind, cached: lock + log */
+    TRIPS(2, put(f, tx, 3); put(f, tx, 4); put(f, tx, 5)); /* on three nodes: the same */
+    TRIPS(4, get(f, tx, 0, 0); put(f, tx, 1));             /* read, lock, validate, log */
+}
+
+static void trips__absent_keys__insert_and_delete(void **state)
+{
+    struct fixture *f = *state;
+    char buf[8], *key = f->extra;
+    size_t size;
+    size_t n = f->extra_size = ts_cluster_key(f->cluster, T, 0, 100, key);
+
+    TRIPS(1, assert_int_equal(cairn_get(tx, T, key, n, buf, 8, &size), CAIRN_E_NOT_FOUND));
+    TRIPS(1, assert_int_equal(cairn_get(tx, T, key, n, buf, 8, &size), CAIRN_E_NOT_FOUND));
+    /* the bucket is remembered: CAS + READ, then the record */
+    TRIPS(
+        2, assert_int_equal(cairn_get_for_update(tx, T, key, n, buf, 8, &size), CAIRN_E_NOT_FOUND);
+        OK(cairn_put(tx, T, key, n, "value", 5)));
+    TRIPS(2, OK(cairn_put(tx, T, key, n, "value", 5))); /* warm at once */
+    TRIPS(2, OK(cairn_delete(tx, T, key, n)));          /* item and bucket are remembered */
+    TRIPS(2, OK(cairn_put(tx, T, key, n, "value", 5))); /* and so is the absence */
+    TRIPS(1, OK(cairn_get(tx, T, key, n, buf, 8, &size)));
+    /* cold: another cluster handle, that is another cache */
+    struct cairn *other;
+    struct cairn_ctx *ctx, *mine = f->ctx;
+    OK(txn_cluster_open(f->cluster->config, f->cluster->fabric, cn_env_system(), NULL, &other));
+    OK(cairn_ctx_open(other, &ctx));
+    f->ctx = ctx;
+    struct cairn_tx *warm = begin(f); /* connected, table and map known; this key not cached */
+    OK(cairn_get(warm, T, f->key[0], f->key_size[0], buf, 8, &size));
+    OK(cairn_get(warm, T, f->key[3], f->key_size[3], buf, 8, &size));
+    assert_int_equal(commit(warm), CAIRN_OUTCOME_COMMITTED);
+    uint64_t before = trips(f);
+    struct cairn_tx *tx2 = begin(f);
+    OK(cairn_get(tx2, T, key, n, buf, 8, &size));
+    assert_int_equal(commit(tx2), CAIRN_OUTCOME_COMMITTED);
+    assert_in_range(
+        trips(f) - before, 2, 3); /* bucket, item; one more if the map entry is missing */
+    cairn_ctx_close(&ctx);
+    cairn_close(&other);
+    f->ctx = mine;
+}
+
+static void warm_path__update__no_allocation_no_system_call(void **state)
+{
+    struct fixture *f = *state;
+    struct rd_counters before, after;
+
+    for (uint32_t i = 0; i < 3; i++) { /* warm everything */
+        settle(f);
+        struct cairn_tx *tx = begin(f);
+        get(f, tx, 0, 1);
+        get(f, tx, 1, 0);
+        put(f, tx, 0);
+        assert_int_equal(commit(tx), CAIRN_OUTCOME_COMMITTED);
+    }
+    settle(f);
+    rd_ep_counters(f->ctx->ep, &before);
+#ifdef COUNT_ALLOCATIONS
+    allocations = 0;
+    counting = true;
+#endif
+    struct cairn_tx *tx = begin(f);
+    get(f, tx, 0, 1);
+    get(f, tx, 1, 0);
+    put(f, tx, 0);
+    put(f, tx, 2);
+    enum cairn_outcome outcome = commit(tx);
+#ifdef COUNT_ALLOCATIONS
+    counting = false;
+    assert_int_equal(allocations, 0);
+#endif
+    rd_ep_counters(f->ctx->ep, &after);
+    assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
+    assert_int_equal(after.syscalls - before.syscalls, 0);
+    assert_int_equal(after.registrations, before.registrations);
+    assert_int_equal(after.messages_sent, before.messages_sent);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(trips__batched__1_2_2_3),
+        CASE(trips__one_call_each__one_more_per_call),
+        CASE(trips__absent_keys__insert_and_delete),
+        CASE(warm_path__update__no_allocation_no_system_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

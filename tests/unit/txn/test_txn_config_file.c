@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: every slip in a configuration file is refused with file, line, setting and what is allowed.
+ * Method: write files into a temporary folder, load them, compare the texts.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "txn/txn_config_file.h"
+
+#define UUID "0b0e5c1e-1111-4222-8333-444455556666"
+#define HEAD "cluster = \"" UUID "\";\nfabric = \"emu\";\n"
+#define NODE_1 "{ id = 1; address = \"n1.sock\"; pool = \"n1.pool\"; size = \"1G\"; }"
+#define NODE_2 "{ id = 2; address = \"/run/n2.sock\"; pool = \"/var/n2.pool\"; size = 1073741824; }"
+#define NODES "nodes = (\n" NODE_2 ",\n" NODE_1 " );\n"
+#define TABLES "tables = ( { id = 1; name = \"accounts\"; } );\n"
+
+static char folder[] = "/tmp/test-config-XXXXXX";
+static char path[PATH_MAX];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    (void)snprintf(path, sizeof(path), "%s/c.conf", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    (void)unlink(path);
+    return rmdir(folder);
+}
+
+static int load(const char *text, struct txn_config **ret)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    return txn_config_load(path, ret);
+}
+
+/* `text` fails with a message that holds "c.conf:LINE:" (line 0: none) and `expected`. */
+static void refuse(const char *text, int line, const char *expected)
+{
+    struct txn_config *config = NULL;
+    char where[PATH_MAX + 16];
+
+    if (load(text, &config) != CAIRN_E_CONFIG)
+        fail_msg("taken: %s", text);
+    assert_null(config);
+    (void)snprintf(where, sizeof(where), line == 0 ? "%s: " : "%s:%d: ", path, line);
+    if (strncmp(cairn_last_error(), where, strlen(where)) != 0 ||
+        strstr(cairn_last_error(), expected) == NULL)
+        fail_msg("wanted \"%s...%s\", got \"%s\"", where, expected, cairn_last_error());
+}
+
+static void txn_config_load__good__all_fields(void **state)
+{
+    struct txn_config *config;
+    char expected[PATH_MAX];
+
+    (void)state;
+    assert_int_equal(
+        load(HEAD NODES TABLES "options = { slots = 32; ring_size = \"1M\"; window = 512;\n"
+                               "lease_ms = 700; resolve_ms = 300; verdict_s = 60; };\n",
+            &config),
+        0);
+    assert_int_equal(config->node_count, 2);
+    assert_int_equal(config->node[0].id, 1);
+    (void)snprintf(expected, sizeof(expected), "%s/n1.pool", folder);
+    assert_string_equal(config->node[0].pool, expected);
+    (void)snprintf(expected, sizeof(expected), "%s/n1.sock", folder);
+    assert_string_equal(config->node[0].address, expected);
+    assert_string_equal(config->node[1].pool, "/var/n2.pool");
+    assert_int_equal(config->node[1].pool_size, 1073741824);
+    assert_string_equal(config->table[0].name, "accounts");
+    assert_int_equal(config->geometry.slot_count, 32);
+    assert_int_equal(config->geometry.ring_size, 1 << 20);
+    assert_int_equal(config->geometry.window, 512);
+    assert_int_equal(config->lease_ms, 700);
+    assert_int_equal(config->resolve_ms, 300);
+    assert_int_equal(config->verdict_s, 60);
+    assert_int_equal(config->view, 1);
+    txn_config_free(&config);
+    assert_null(config);
+}
+
+static void txn_config_load__no_options__defaults(void **state)
+{
+    struct txn_config *config;
+
+    (void)state;
+    assert_int_equal(load(HEAD NODES TABLES, &config), 0);
+    assert_int_equal(config->lease_ms, 1000);
+    assert_int_equal(config->resolve_ms, 500);
+    assert_int_equal(config->verdict_s, 86400);
+    assert_int_equal(config->geometry.slot_count, 64);
+    txn_config_free(&config);
+}
+
+static void txn_config_load__unknown_names__did_you_mean(void **state)
+{
+    (void)state;
+    refuse(HEAD NODES TABLES "nods = 1;\n", 7, "nods: no such setting; did you mean \"nodes\"?");
+    refuse(HEAD NODES TABLES "zzzzzzz = 1;\n", 7, "allowed here: cluster, fabric, nodes");
+    refuse(HEAD "nodes = ( { id = 1;\n adress = \"a\"; } );\n" TABLES, 4,
+        "nodes[0].adress: no such setting; did you mean \"address\"?");
+    refuse(HEAD NODES "tables = ( { id = 1; nam = \"a\"; } );", 6, "did you mean \"name\"?");
+    refuse(HEAD NODES TABLES "options = { slot = 3; };", 7,
+        "options.slot: no such setting; did you mean \"slots\"?");
+}
+
+static void txn_config_load__wrong_types__say_what_is_allowed(void **state)
+{
+    (void)state;
+    refuse("cluster = 5;\n", 1, "cluster: must be the cluster's uuid, in quotes");
+    refuse("\ncluster = \"5\";\n", 2, "is not a uuid");
+    refuse(HEAD "nodes = 5;\n" TABLES, 3, "nodes: must be a list");
+    refuse(HEAD "nodes = ( 5 );\n" TABLES, 3, "nodes[0]: must be a group");
+    refuse(HEAD "nodes = ();\n" TABLES, 3, "nodes: has 0 entries; allowed are 1 to 64");
+    refuse(HEAD NODES "tables = ( 1 );\n", 6, "tables[0]: must be a group");
+    refuse(HEAD NODES TABLES "options = 5;\n", 7, "options: must be a group");
+    refuse(HEAD "nodes = ( { id = \"1\"; address = \"a\"; pool = \"p\"; size = 1; } );\n" TABLES, 3,
+        "nodes[0].id: must be a number from 1 to 65535");
+    refuse(HEAD "nodes = ( { id = 1; address = 7; pool = \"p\"; size = 1; } );\n" TABLES, 3,
+        "nodes[0].address: must be where the node listens, in quotes");
+}
+
+static void txn_config_load__out_of_range__say_the_range(void **state)
+{
+    (void)state;
+    refuse(HEAD "nodes = ( { id = 70000; address = \"a\"; pool = \"p\"; size = 1; } );\n" TABLES, 3,
+        "nodes[0].id: must be a number from 1 to 65535");
+    refuse(HEAD NODES TABLES "options = {\n slots = 1; };", 8, "options.slots: must be a number");
+    refuse(HEAD NODES TABLES "options = {\n lease_ms = -5; };", 8, "from 1 to 600000");
+    refuse(HEAD NODES TABLES "options = {\n window = 5000000000L; };", 8, "from 4 to 65536");
+    refuse(HEAD NODES TABLES "options = {\n ring_size = \"2X\"; };", 8, "must be a size");
+    refuse(HEAD "nodes = ( { id = 1; address = \"a\"; pool = \"p\"; size = \"0\"; } );\n" TABLES, 3,
+        "nodes[0].size: must be a size");
+    refuse(HEAD "nodes = ( { id = 1; address = \"a\"; pool = \"p\"; size = \"1k\"; } );\n" TABLES,
+        3, "1024 bytes are too few");
+}
+
+static void txn_config_load__missing__named(void **state)
+{
+    (void)state;
+    refuse("", 0, "cluster: is missing");
+    refuse(HEAD TABLES, 0, "nodes: is missing");
+    refuse(HEAD NODES, 0, "tables: is missing");
+    refuse(HEAD "nodes = ( { id = 1; } );\n" TABLES, 3, "nodes[0].address: is missing");
+    refuse(HEAD "nodes = ( { address = \"a\"; } );\n" TABLES, 3, "nodes[0].id: is missing");
+    refuse(HEAD "nodes = ( { id = 1; address = \"a\"; pool = \"p\"; } );\n" TABLES, 3,
+        "nodes[0].size: is missing");
+    refuse(HEAD "nodes = ( { id = 1; address = \"\"; pool = \"p\"; } );\n" TABLES, 3,
+        "nodes[0].address: is empty");
+}
+
+static void txn_config_load__duplicates__line_of_the_second(void **state)
+{
+    (void)state;
+    refuse(HEAD "nodes = (\n" NODE_1 ",\n" NODE_1 " );\n" TABLES, 5, "nodes[1].id: 1 is used by");
+    /* The same place spelled in two ways. */
+    refuse(HEAD "nodes = (\n" NODE_1 ",\n{ id = 2; address = \"./n1.sock\"; pool = \"q\"; "
+                "size = \"1G\"; } );\n" TABLES,
+        5, "nodes[1].address");
+    refuse(HEAD NODES "tables = ( { id = 1; name = \"a\"; },\n{ id = 2; name = \"a\"; } );\n", 7,
+        "tables[1].name: \"a\" is used by tables[0]");
+    refuse("cluster = \"" UUID "\";\ncluster = \"" UUID "\";\n", 2, "duplicate setting name");
+}
+
+static void txn_config_load__syntax__line(void **state)
+{
+    (void)state;
+    refuse(HEAD "nodes = (;\n", 3, "syntax error");
+    refuse("cluster = \"" UUID "\n", 2, "syntax error");
+}
+
+static void txn_config_load__too_long__named(void **state)
+{
+    char text[2048], longer[200];
+
+    (void)state;
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    (void)snprintf(text, sizeof(text),
+        HEAD "nodes = ( { id = 1; address = \"%s\"; pool = \"p\"; size = \"1G\"; } );\n" TABLES,
+        longer);
+    refuse(text, 3, "nodes[0].address: is longer than 107 bytes");
+    longer[100] = '\0'; /* fits alone, not behind the folder */
+    (void)snprintf(text, sizeof(text),
+        HEAD "nodes = ( { id = 1; address = \"%s\"; pool = \"p\"; size = \"1G\"; } );\n" TABLES,
+        longer);
+    refuse(text, 3, "use a shorter path");
+    (void)snprintf(
+        text, sizeof(text), HEAD NODES "tables = ( { id = 1; name = \"%s\"; } );\n", longer);
+    refuse(text, 6, "tables[0].name: is longer than 63 bytes");
+}
+
+static void txn_config_load__unreadable__errno(void **state)
+{
+    struct txn_config *config = NULL;
+
+    (void)state;
+    assert_int_equal(txn_config_load("/nonexistent/c.conf", &config), -ENOENT);
+    assert_non_null(strstr(cairn_last_error(), "/nonexistent/c.conf"));
+    assert_int_equal(txn_config_load(folder, &config), -EISDIR);
+    assert_null(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(txn_config_load__good__all_fields),
+        cmocka_unit_test(txn_config_load__no_options__defaults),
+        cmocka_unit_test(txn_config_load__unknown_names__did_you_mean),
+        cmocka_unit_test(txn_config_load__wrong_types__say_what_is_allowed),
+        cmocka_unit_test(txn_config_load__out_of_range__say_the_range),
+        cmocka_unit_test(txn_config_load__missing__named),
+        cmocka_unit_test(txn_config_load__duplicates__line_of_the_second),
+        cmocka_unit_test(txn_config_load__syntax__line),
+        cmocka_unit_test(txn_config_load__too_long__named),
+        cmocka_unit_test(txn_config_load__unreadable__errno),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
