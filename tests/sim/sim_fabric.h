@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sim_fabric.h: the modelled fabric: struct rd_ops with the semantics of rdma/rd.h and not
+ * stronger. Work requests execute later, unit by unit (a packet of a write, a piece of a read), as
+ * events among all others; their completions come later still. See sim_fabric_exec.c for the order
+ * rules, sim_fabric_down.c for what happens when a connection ends.
+ */
+#ifndef SIM_FABRIC_H
+#define SIM_FABRIC_H
+
+#include "rdma/rd.h"
+#include "tests/sim/sim_pmem.h"
+
+#define SIM_PIECES_MAX 8u
+
+struct sim_link;
+struct sim_ep;
+
+struct sim_notice { /* an event on its way to, or at, an endpoint */
+    struct sim_notice *next;
+    struct rd_event event;
+    uint32_t size;
+    _Alignas(8) uint8_t data[]; /* as aligned as what malloc() gives */
+};
+
+struct sim_arena { /* stays until the last work request that may read it */
+    uint32_t users;
+    uint64_t size;
+    void *allocation;
+    uint8_t *memory; /* aligned, in it */
+};
+
+struct sim_region {
+    struct rd_region base;
+    struct sim_ep *ep;
+    struct sim_region *next;
+    struct sim_pool *pool; /* NULL: plain memory */
+    uint8_t *memory;       /* at pool_off; used without a pool */
+};
+
+struct sim_grant { /* what a connection may access; outlives the region's owner */
+    uint64_t off, size;
+    unsigned access;
+    struct sim_pool *pool;
+    uint8_t *memory;
+    const struct sim_region *origin; /* only to be compared */
+};
+
+struct sim_conn {
+    struct rd_conn base;
+    struct sim_link *link; /* NULL: detached by a crash */
+    struct sim_conn *next; /* of the endpoint */
+    bool passive, told; /* told: the DOWN event was queued; posts fail from then on */
+    int told_status;
+};
+
+struct sim_ep {
+    struct rd_ep base;
+    struct sim *sim;
+    struct sim_actor *actor;
+    struct sim_ep *next;
+    struct sim_arena *arena;
+    uint32_t connections_max, outstanding_max;
+    struct sim_conn *conns;
+    uint32_t conn_count;
+    struct sim_region *regions;
+    struct sim_notice *first, **last; /* events ready to be polled */
+    struct sim_notice *polled;        /* given out by the last poll */
+    bool armed, signal;
+    uint32_t idle; /* polls in a row that gave nothing */
+    char address[RD_ADDRESS_SIZE_MAX]; /* listens here; empty: nowhere */
+    struct rd_counters counters;
+};
+
+enum sim_op { SIM_READ, SIM_CAS, SIM_WRITE, SIM_FLUSH, SIM_MARK, SIM_BELL };
+struct sim_wr {
+    struct sim_wr *next;
+    enum sim_op op;
+    uint64_t wr_id, remote;
+    uint8_t *local;
+    uint32_t size, done;
+    unsigned flags;
+    uint64_t expected, desired, old, flush_seq;
+    const struct sim_grant *grant; /* of the link */
+    struct sim_arena *arena;
+    uint8_t *copy; /* of what is still to be written, when the buffer is no longer ours */
+    bool orphan; /* reported, or its owner is gone: touches no local memory, gives no completion */
+    bool reserved; /* holds the target's atomic unit */
+    uint32_t piece_count, piece_done;
+    uint32_t piece[SIM_PIECES_MAX + 1];
+    uint8_t order[SIM_PIECES_MAX];
+};
+
+struct sim_queue { /* 0: reads and cas; 1: writes, flushes, marks */
+    struct sim_wr *first, **last; /* not executed */
+    struct sim_wr *done_first, **done_last; /* executed, not acknowledged */
+    bool exec_scheduled, ack_scheduled;
+    bool acks_lost;
+    uint32_t budget; /* units that may still execute when the link is dying */
+};
+
+struct sim_range { uint64_t off, size, seq; };
+
+enum sim_link_state { SIM_LINK_CONNECTING, SIM_LINK_OFFERED, SIM_LINK_ACCEPTED, SIM_LINK_UP };
+struct sim_link {
+    struct sim *sim;
+    struct sim_link *next; /* of the fabric */
+    uint32_t users;        /* ends and scheduled events */
+    uint32_t id;
+    enum sim_link_state state;
+    struct sim_conn *end[2]; /* 0 active, 1 passive; NULL: gone */
+    struct sim_actor *actor[2];
+    char address[RD_ADDRESS_SIZE_MAX];
+    uint64_t deadline;
+    uint8_t hello[RD_HELLO_SIZE_MAX];
+    uint32_t hello_size;
+    struct sim_grant *grant; /* the ring last */
+    uint32_t grant_count;
+    const struct sim_region *ring; /* only to be compared */
+    struct sim_queue queue[2];
+    uint32_t outstanding;
+    struct sim_range *range; /* written and not flushed */
+    uint32_t range_count, range_room;
+    struct sim_notice *message_first[2], **message_last[2]; /* by the end that gets them */
+    bool message_scheduled[2];
+    bool loop;
+    bool dying;   /* broken: only a tail of each queue still executes */
+    bool stopped; /* nothing executes any more */
+    bool lingers; /* the passive process is gone: only what goes to the ring executes */
+    bool fenced;
+};
+
+struct sim_fabric {
+    struct rd_fabric base;
+    struct sim *sim;
+    struct sim_ep *eps;
+    struct sim_link *links;
+    uint32_t link_count;
+    bool blocked[SIM_ACTORS_MAX][SIM_ACTORS_MAX]; /* [from][to] */
+    bool atomic_busy[SIM_ACTORS_MAX];
+    struct sim_pool *pool[SIM_ACTORS_MAX];
+    uint32_t pool_count;
+    uint32_t packet_max; /* bytes of a write that execute at once */
+    bool whole_reads;    /* reads are not torn */
+    bool linger;         /* peers of a dead process go on writing into its rings */
+    uint64_t ops[SIM_BELL + 1];
+};
+
+void sim_fabric_new(struct sim *sim);
+void sim_fabric_delete(struct sim *sim);
+/* Memory of this pool is persistent memory to the fabric. */
+void sim_fabric_add_pool(struct sim_fabric *fabric, struct sim_pool *pool);
+/* A crash, before and after the product's objects are abandoned. */
+void sim_fabric_actor_crashed(struct sim_actor *actor, enum sim_crash kind);
+void sim_fabric_actor_reap(struct sim_actor *actor);
+/* The next life of a node begins: no peer of an earlier one has any access any more, except, with
+ * `linger`, to the ring that it had: a peer that maps its memory writes there until
+ * rd_ring_revoke(). */
+void sim_fabric_teardown(struct sim_actor *actor, bool linger);
+/* Nothing gets from one to the other. Existing connections break after some time unless healed. */
+void sim_fabric_block(struct sim *sim, uint32_t from, uint32_t to, uint64_t patience);
+void sim_fabric_heal(struct sim *sim);
+/* Break one connection, drawn from the tape. False: there is none. */
+bool sim_fabric_break_some(struct sim *sim);
+
+/* ---- between the fabric's files ---- */
+void sim_link_release(struct sim_link *link);
+void sim_link_kick(struct sim_link *link);
+void sim_queue_kick(struct sim_link *link, uint32_t which);
+/* Execute up to `units` units of a queue now. */
+void sim_queue_advance(struct sim_link *link, uint32_t which, uint32_t units);
+/* Acknowledge the first executed request. */
+void sim_queue_ack(struct sim_link *link, uint32_t which);
+void sim_wr_free(struct sim_link *link, struct sim_wr *wr);
+int sim_post(struct sim_conn *conn, const struct sim_wr *request);
+void sim_bell(struct sim_ep *ep);
+void sim_notice_push(struct sim_ep *ep, struct sim_notice *notice);
+struct sim_notice *sim_notice_new(
+    enum rd_event_type type, int status, const void *data, uint32_t size);
+void sim_message_kick(struct sim_link *link, uint32_t to);
+bool sim_link_blocked(const struct sim_link *link, uint32_t from);
+/* The link is lost: tails, and notices to both ends with these statuses. */
+void sim_link_break(struct sim_link *link, int active_status, int passive_status);
+void sim_link_stop(struct sim_link *link);
+void sim_link_detach(struct sim_conn *conn);
+int sim_fence(struct rd_conn *conn);
+void sim_conn_delete(struct rd_conn *conn);
+int sim_connect(struct rd_ep *ep, const char *address, const void *hello, uint32_t size,
+    uint64_t deadline_ns, struct rd_conn **ret_conn);
+int sim_loopback(struct rd_ep *ep, struct rd_region *const *regions, uint32_t region_count,
+    struct rd_conn **ret_conn);
+int sim_accept(struct rd_conn *conn, struct rd_region *const *regions, uint32_t region_count,
+    struct rd_region *ring, const void *welcome, uint32_t size);
+int sim_reject(struct rd_conn *conn, const void *reason, uint32_t size);
+extern const struct rd_ops sim_rd_ops;
+
+#endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sim_fabric_exec.c: how posted requests take effect.
+ *
+ * Two queues per connection, with no order between them: reads and compare-and-swaps; writes,
+ * flushes and marks. The head of a queue executes unit by unit, each unit an event of its own:
+ * - a write in packets, in order of address; the bytes are taken from the sender's buffer at that
+ * time;
+ * - a read of more than 8 bytes in pieces, in any order;
+ * - a compare-and-swap in two halves with other events between, exclusive only against other
+ *   compare-and-swaps at the node (a CPU store between the halves is overwritten: R17).
+ * An executed request is acknowledged later, in order per queue. A flush makes its connection's
+ * earlier writes persistent when it is acknowledged, not before; a mark waits until the flushes
+ * before it are acknowledged.
+ */
+#include "tests/sim/sim_fabric.h"
+
+static uint8_t *target(const struct sim_wr *wr)
+{
+    const struct sim_grant *g = wr->grant;
+
+    if (g->pool != NULL)
+        return g->pool->visible + wr->remote;
+    return g->memory + (wr->remote - g->off);
+}
+
+static void store(struct sim_link *link, const struct sim_wr *wr, uint64_t at, const void *data,
+    uint32_t size)
+{
+    struct sim_pool *pool = wr->grant->pool;
+
+    if (pool == NULL) {
+        memcpy(target(wr) + at, data, size);
+        return;
+    }
+    sim_pool_nic_store(pool, wr->remote + at, data, size);
+    if (wr->op == SIM_CAS)
+        return;
+    if (link->range_count == link->range_room) {
+        link->range_room = link->range_room == 0 ? 16 : 2 * link->range_room;
+        link->range = sim_realloc(link->range, link->range_room * sizeof(*link->range));
+    }
+    link->range[link->range_count++] = (struct sim_range){wr->remote + at, size, pool->seq};
+}
+
+static bool execute_write(struct sim_link *link, struct sim_wr *wr)
+{
+    struct sim *sim = link->sim;
+    uint32_t max = link->sim->fabric->packet_max, left = wr->size - wr->done;
+    /* Packets begin at multiples of 64 of the remote address, as cache lines do. */
+    uint32_t n = 64 * (1 + sim_choose(sim, "packet", max / 64)) -
+        (uint32_t)((wr->remote + wr->done) % 64);
+
+    n = n < left ? n : left;
+    const uint8_t *from = wr->copy != NULL ? wr->copy : wr->local;
+    store(link, wr, wr->done, from + wr->done, n);
+    wr->done += n;
+    return wr->done == wr->size;
+}
+
+static void plan_read(struct sim *sim, struct sim_wr *wr)
+{
+    uint32_t units = (wr->size + 7) / 8, n = 1;
+
+    if (!sim->fabric->whole_reads && units > 1 && sim_chance(sim, "torn", 1, 2))
+        n = 2 + sim_choose(sim, "pieces", SIM_PIECES_MAX - 1);
+    n = n < units ? n : units;
+    wr->piece_count = n;
+    wr->piece[0] = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t low = wr->piece[i - 1] / 8 + 1, high = units - (n - i);
+        wr->piece[i] = 8 * (low + sim_choose(sim, "cut", high - low + 1));
+    }
+    wr->piece[n] = wr->size;
+    for (uint32_t i = 0; i < n; i++)
+        wr->order[i] = (uint8_t)i;
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = sim_choose(sim, "order", i);
+        uint8_t t = wr->order[i - 1];
+        wr->order[i - 1] = wr->order[j];
+        wr->order[j] = t;
+    }
+}
+
+static bool execute_read(struct sim_link *link, struct sim_wr *wr)
+{
+    if (wr->piece_count == 0)
+        plan_read(link->sim, wr);
+    uint32_t p = wr->order[wr->piece_done++];
+    if (!wr->orphan)
+        memcpy(wr->local + wr->piece[p], target(wr) + wr->piece[p],
+            wr->piece[p + 1] - wr->piece[p]);
+    return wr->piece_done == wr->piece_count;
+}
+
+static bool execute_cas(struct sim_link *link, struct sim_wr *wr)
+{
+    struct sim *sim = link->sim;
+    bool *busy = &sim->fabric->atomic_busy[link->actor[1]->id];
+
+    if (!wr->reserved) {
+        if (*busy)
+            return false;
+        memcpy(&wr->old, target(wr), 8);
+        wr->old = le64toh(wr->old);
+        if (wr->old == wr->expected && sim_chance(sim, "cas-halves", 1, 4)) {
+            wr->reserved = *busy = true;
+            return false;
+        }
+    } else {
+        wr->reserved = *busy = false;
+        uint64_t now;
+        memcpy(&now, target(wr), 8);
+        if (le64toh(now) != wr->old)
+            sim_fail(sim, "a CPU store raced with a compare-and-swap at offset %lu of %s: "
+                     "%016lx over %016lx", wr->remote, link->actor[1]->name, le64toh(now), wr->old);
+    }
+    if (wr->old == wr->expected) {
+        uint64_t desired = htole64(wr->desired);
+        store(link, wr, 0, &desired, 8);
+    }
+    if (!wr->orphan)
+        memcpy(wr->local, &wr->old, 8);
+    return true;
+}
+
+static bool flush_before(const struct sim_queue *q)
+{
+    for (const struct sim_wr *wr = q->done_first; wr != NULL; wr = wr->next)
+        if (wr->op == SIM_FLUSH)
+            return true;
+    return false;
+}
+
+/* One unit of the head. Returns whether the request is executed now. */
+static bool execute(struct sim_link *link, struct sim_wr *wr)
+{
+    uint64_t value;
+
+    link->sim->stats.units++;
+    switch (wr->op) {
+    case SIM_READ:
+        return execute_read(link, wr);
+    case SIM_CAS:
+        return execute_cas(link, wr);
+    case SIM_WRITE:
+        return execute_write(link, wr);
+    case SIM_FLUSH:
+        wr->flush_seq = wr->grant->pool != NULL ? wr->grant->pool->seq : 0;
+        return true;
+    case SIM_MARK:
+        value = htole64(wr->desired);
+        store(link, wr, 0, &value, 8);
+        return true;
+    case SIM_BELL:
+        if (link->end[1] != NULL)
+            sim_bell((struct sim_ep *)(void *)link->end[1]->base.ep);
+        return true;
+    }
+    return true;
+}
+
+static bool head_may_run(const struct sim_link *link, const struct sim_queue *q)
+{
+    const struct sim_wr *wr = q->first;
+
+    if (wr == NULL || link->stopped || link->state == SIM_LINK_CONNECTING)
+        return false;
+    if (link->lingers && q == &link->queue[0])
+        return false;
+    if (wr->op != SIM_MARK)
+        return true;
+    return !flush_before(q);
+}
+
+void sim_queue_advance(struct sim_link *link, uint32_t which, uint32_t units)
+{
+    struct sim_queue *q = &link->queue[which];
+
+    while (units-- > 0 && head_may_run(link, q)) {
+        struct sim_wr *wr = q->first;
+        if (!execute(link, wr))
+            continue;
+        q->first = wr->next;
+        if (q->first == NULL)
+            q->last = &q->first;
+        wr->next = NULL;
+        *q->done_last = wr;
+        q->done_last = &wr->next;
+    }
+}
+
+static void schedule_ack(struct sim_link *link, uint32_t which);
+
+/* May a unit still get to the passive side? The second half of a compare-and-swap is there already.
+ */
+static bool may_arrive(const struct sim_link *link, const struct sim_queue *q)
+{
+    if (q->first != NULL && q->first->reserved)
+        return true;
+    return link->dying ? q->budget > 0 : !sim_link_blocked(link, 0);
+}
+
+static void on_exec(void *arg, uint64_t tag)
+{
+    struct sim_link *link = arg;
+    uint32_t which = tag & 1;
+    struct sim_queue *q = &link->queue[which];
+
+    q->exec_scheduled = false;
+    if (link->stopped || !may_arrive(link, q)) {
+        sim_link_release(link);
+        return;
+    }
+    if (link->dying && q->budget > 0)
+        q->budget--;
+    sim_queue_advance(link, which, 1);
+    schedule_ack(link, which);
+    sim_queue_kick(link, which);
+    sim_link_release(link);
+}
+
+void sim_queue_kick(struct sim_link *link, uint32_t which)
+{
+    struct sim_queue *q = &link->queue[which];
+
+    if (q->exec_scheduled || !head_may_run(link, q) || !may_arrive(link, q))
+        return;
+    q->exec_scheduled = true;
+    link->users++;
+    sim_after(link->sim, sim_delay(link->sim, "exec"), on_exec, link,
+        (uint64_t)link->id << 8 | which);
+}
+
+/* ---- acknowledgements ---- */
+
+void sim_wr_free(struct sim_link *link, struct sim_wr *wr)
+{
+    if (wr->reserved)
+        link->sim->fabric->atomic_busy[link->actor[1]->id] = false;
+    if (wr->arena != NULL && --wr->arena->users == 0) {
+        sim_free(wr->arena->allocation);
+        sim_free(wr->arena);
+    }
+    sim_free(wr->copy);
+    sim_free(wr);
+}
+
+static void persist(struct sim_link *link, const struct sim_wr *flush)
+{
+    uint32_t kept = 0;
+
+    if (link->sim->mode == SIM_ADR_DDIO || flush->grant->pool == NULL)
+        return;
+    for (uint32_t i = 0; i < link->range_count; i++) {
+        struct sim_range r = link->range[i];
+        if (r.seq <= flush->flush_seq)
+            sim_pool_persist(flush->grant->pool, r.off, r.size, r.seq);
+        else
+            link->range[kept++] = r;
+    }
+    link->range_count = kept;
+}
+
+void sim_queue_ack(struct sim_link *link, uint32_t which)
+{
+    struct sim_queue *q = &link->queue[which];
+    struct sim_wr *wr = q->done_first;
+    struct sim_conn *conn = link->end[0];
+
+    q->done_first = wr->next;
+    if (q->done_first == NULL)
+        q->done_last = &q->done_first;
+    if (wr->op == SIM_FLUSH && !link->stopped)
+        persist(link, wr);
+    if (!wr->orphan && wr->op != SIM_BELL)
+        link->outstanding--;
+    if (!wr->orphan && (wr->flags & RD_SIGNALED) != 0 && conn != NULL) {
+        struct sim_notice *n = sim_notice_new(RD_EV_COMPLETION, 0, NULL, 0);
+        n->event.conn = &conn->base;
+        n->event.wr_id = wr->wr_id;
+        sim_notice_push((struct sim_ep *)(void *)conn->base.ep, n);
+    }
+    sim_wr_free(link, wr);
+}
+
+static void on_ack(void *arg, uint64_t tag)
+{
+    struct sim_link *link = arg;
+    uint32_t which = tag & 1;
+    struct sim_queue *q = &link->queue[which];
+
+    q->ack_scheduled = false;
+    if (q->done_first != NULL && !q->acks_lost && !link->stopped &&
+        (link->dying || !sim_link_blocked(link, 1))) {
+        sim_queue_ack(link, which);
+        schedule_ack(link, which);
+        sim_queue_kick(link, which);
+    }
+    sim_link_release(link);
+}
+
+static void schedule_ack(struct sim_link *link, uint32_t which)
+{
+    struct sim_queue *q = &link->queue[which];
+
+    if (q->ack_scheduled || q->done_first == NULL || q->acks_lost || link->stopped ||
+        (!link->dying && sim_link_blocked(link, 1)))
+        return;
+    q->ack_scheduled = true;
+    link->users++;
+    sim_after(link->sim, sim_delay(link->sim, "ack"), on_ack, link,
+        (uint64_t)link->id << 8 | 16 | which);
+}
+
+void sim_link_kick(struct sim_link *link)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        sim_queue_kick(link, i);
+        schedule_ack(link, i);
+        sim_message_kick(link, i);
+    }
+}
+
+/* ---- posting ---- */
+
+static unsigned rights_of(enum sim_op op)
+{
+    return op == SIM_READ ? RD_ACCESS_READ
+        : op == SIM_CAS   ? RD_ACCESS_ATOMIC
+        : op == SIM_FLUSH ? RD_ACCESS_READ
+                          : RD_ACCESS_WRITE;
+}
+
+static const struct sim_grant *find_grant(const struct sim_link *link, const struct sim_wr *wr)
+{
+    unsigned rights = rights_of(wr->op);
+
+    for (uint32_t i = 0; i < link->grant_count; i++) {
+        const struct sim_grant *g = &link->grant[i];
+        if ((g->access & rights) == rights &&
+            cn_range_inside(wr->remote, wr->size, g->off, g->size))
+            return g;
+    }
+    return NULL;
+}
+
+static bool in_arena(const struct sim_arena *arena, const uint8_t *local, uint32_t size)
+{
+    return local >= arena->memory && size <= arena->size &&
+        (uint64_t)(local - arena->memory) <= arena->size - size;
+}
+
+static void count(struct sim_ep *ep, const struct sim_wr *wr)
+{
+    struct rd_counters *c = &ep->counters;
+
+    ep->sim->fabric->ops[wr->op]++;
+    c->reads += wr->op == SIM_READ;
+    c->cas += wr->op == SIM_CAS;
+    c->writes += wr->op == SIM_WRITE;
+    c->flushes += wr->op == SIM_FLUSH;
+    c->marks += wr->op == SIM_MARK;
+    c->bytes_read += wr->op == SIM_READ ? wr->size : 0;
+    c->bytes_written += wr->op == SIM_WRITE ? wr->size : 0;
+    c->doorbells += wr->op != SIM_BELL && (wr->flags & RD_MORE) == 0;
+}
+
+int sim_post(struct sim_conn *conn, const struct sim_wr *request)
+{
+    struct sim_link *link = conn->link;
+    struct sim_ep *ep = (struct sim_ep *)(void *)conn->base.ep;
+    const struct sim_grant *grant = NULL;
+
+    CAIRN_ASSERT(!conn->passive);
+    if (conn->told)
+        return request->op == SIM_BELL ? 0 : cn_fail(conn->told_status, "the connection is down");
+    CAIRN_ASSERT(link->state == SIM_LINK_UP);
+    if (request->op != SIM_BELL) {
+        grant = find_grant(link, request);
+        if (grant == NULL)
+            return cn_fail(CAIRN_E_FABRIC, "offset %lu size %u is outside what was granted",
+                request->remote, request->size);
+        CAIRN_ASSERT(!link->loop || request->op == SIM_READ || request->op == SIM_CAS);
+        CAIRN_ASSERT(request->local == NULL || in_arena(ep->arena, request->local, request->size));
+        if (link->outstanding >= ep->outstanding_max)
+            return cn_fail(CAIRN_E_AGAIN, "too many operations outstanding");
+        link->outstanding++;
+    }
+    struct sim_wr *wr = sim_calloc(1, sizeof(*wr));
+    *wr = *request;
+    wr->grant = grant;
+    wr->arena = ep->arena;
+    wr->arena->users++;
+    count(ep, wr);
+    uint32_t which = wr->op != SIM_READ && wr->op != SIM_CAS;
+    struct sim_queue *q = &link->queue[which];
+    *q->last = wr;
+    q->last = &wr->next;
+    sim_queue_kick(link, which);
+    if (!link->sim->calm && sim_chance(link->sim, "post", 1, 32))
+        sim_yield(link->sim, sim_delay(link->sim, "post-delay"));
+    return 0;
+}
+
+/* ---- messages ---- */
+
+bool sim_link_blocked(const struct sim_link *link, uint32_t from)
+{
+    return !link->loop &&
+        link->sim->fabric->blocked[link->actor[from]->id][link->actor[1 - from]->id];
+}
+
+static void on_message(void *arg, uint64_t tag)
+{
+    struct sim_link *link = arg;
+    uint32_t to = tag & 1;
+    struct sim_notice *n = link->message_first[to];
+
+    link->message_scheduled[to] = false;
+    if (n != NULL && link->end[to] != NULL && !link->end[to]->told && !link->dying &&
+        !sim_link_blocked(link, 1 - to)) {
+        link->message_first[to] = n->next;
+        if (n->next == NULL)
+            link->message_last[to] = &link->message_first[to];
+        n->event.conn = &link->end[to]->base;
+        sim_notice_push((struct sim_ep *)(void *)link->end[to]->base.ep, n);
+        sim_message_kick(link, to);
+    }
+    sim_link_release(link);
+}
+
+void sim_message_kick(struct sim_link *link, uint32_t to)
+{
+    if (link->message_scheduled[to] || link->message_first[to] == NULL || link->dying ||
+        link->state < SIM_LINK_UP || sim_link_blocked(link, 1 - to))
+        return;
+    link->message_scheduled[to] = true;
+    link->users++;
+    sim_after(link->sim, sim_delay(link->sim, "message"), on_message, link,
+        (uint64_t)link->id << 8 | 32 | to);
+}

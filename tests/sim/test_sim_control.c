@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: the harness itself is to be trusted: it finds lost data where the platform loses it (adr
+ * with DDIO and the one-sided method), and a seed is a run: the same seed gives the same run, and a
+ * recorded tape too.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/sim/sim_main.h"
+
+static void cluster_run__ddio_and_power_failures__loses_data(void **state)
+{
+    (void)state;
+    struct sim_setup setup = {.ops = 20, .faults = SIM_FAULTS_ALL, .mode = SIM_ADR_DDIO,
+        .power_at_end = true};
+    struct sim_result r;
+    uint64_t seed;
+
+    for (seed = 1; seed <= 2000; seed++) {
+        sim_cluster_run(&setup, seed, &r);
+        if (r.failed && strstr(r.failure, "liveness") == NULL)
+            break;
+    }
+    assert_true(seed <= 2000);
+    printf("DDIO loses data at seed %lu: %s\n", seed, r.failure);
+    sim_fiber_trim();
+}
+
+static void cluster_run__same_seed__same_run(void **state)
+{
+    (void)state;
+    struct sim_setup setup = {.ops = 15, .faults = SIM_FAULTS_ALL};
+
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct sim_result a, b;
+        sim_cluster_run(&setup, seed, &a);
+        sim_cluster_run(&setup, seed, &b);
+        assert_int_equal(a.hash, b.hash);
+        assert_int_equal(a.choices, b.choices);
+        assert_int_equal(a.virtual_ns, b.virtual_ns);
+    }
+    sim_fiber_trim();
+}
+
+static void cluster_run__two_seeds__two_runs(void **state)
+{
+    (void)state;
+    struct sim_setup setup = {.ops = 5};
+    struct sim_result a, b;
+
+    sim_cluster_run(&setup, 1, &a);
+    sim_cluster_run(&setup, 2, &b);
+    assert_int_not_equal(a.hash, b.hash);
+    sim_fiber_trim();
+}
+
+static void cluster_run__recorded_tape__same_choices(void **state)
+{
+    (void)state;
+    struct sim_setup setup = {.ops = 10, .faults = SIM_FAULTS_ALL, .record = true};
+    struct sim_result a, b;
+
+    sim_cluster_run(&setup, 11, &a);
+    assert_true(a.tape_count > 100);
+    assert_int_equal(a.choices, a.tape_count);
+    setup.replay = a.tape;
+    setup.replay_count = a.tape_count;
+    sim_cluster_run(&setup, 11, &b);
+    assert_int_equal(a.hash, b.hash);
+    /* A changed choice is another run. */
+    a.tape[a.tape_count / 2].value ^= 1;
+    struct sim_result c;
+    sim_cluster_run(&setup, 11, &c);
+    assert_int_not_equal(a.hash, c.hash);
+    sim_free(a.tape);
+    sim_free(b.tape);
+    sim_free(c.tape);
+    sim_fiber_trim();
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return 77;
+#endif
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cluster_run__same_seed__same_run),
+        cmocka_unit_test(cluster_run__two_seeds__two_runs),
+        cmocka_unit_test(cluster_run__recorded_tape__same_choices),
+        cmocka_unit_test(cluster_run__ddio_and_power_failures__loses_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
