@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cmd_delete.c: `cairn delete`: delete one key in a transaction of its own.
+ */
+#include "tools/tl_kv.h"
+
+static int delete_key(struct cairn_tx *tx, void *arg)
+{
+    struct tl_kv *kv = arg;
+
+    return cairn_delete(tx, kv->table, kv->key, kv->key_size);
+}
+
+static int run(const struct tl_command *self, int argc, char **argv)
+{
+    struct tl_kv kv;
+    bool json;
+    int error, rc = tl_kv_run(self, argc, argv, 2, delete_key, &kv, &json, &error);
+
+    if (rc != -1)
+        return rc;
+    if (error == 0) {
+        tl_kv_print_outcome(&kv, json);
+        rc = TL_OK;
+    } else {
+        rc = tl_kv_error(&kv, error, json);
+    }
+    tl_kv_end(&kv);
+    return rc;
+}
+
+const struct tl_command cmd_delete = {
+    .name = "delete",
+    .args = "--config FILE [--hex] [--json] TABLE KEY",
+    .summary = "Delete a key; one that does not exist is not an error.",
+    .example = "  cairn delete --config /dev/shm/bank/cairn.conf accounts alice\n",
+    .run = run,
+};
