@@ -85,6 +85,7 @@ static void start_coordinator(struct torture *t, uint32_t i)
     char log[32];
 
     (void)snprintf(log, sizeof(log), "coordinator%u.log", i);
+    __atomic_store_n(&t->cluster.shared->striking[TT_NODES_MAX + i], 0, __ATOMIC_RELEASE);
     c->pid = tt_fork(&t->cluster, log, tt_run_load, &c->load);
     c->load.generation++;
 }
@@ -210,14 +211,33 @@ static void rage(struct torture *t)
 }
 
 /* All run again: they must make progress, and end when told. */
+/* No more faults at steps: also none of those that have seen the faults and not struck yet. */
+static void end_step_faults(struct torture *t)
+{
+    struct tt_shared *shared = t->cluster.shared;
+    const uint64_t end = tt_now_ns() + UINT64_C(10000000000);
+
+    memset(&shared->node_faults, 0, sizeof(shared->node_faults));
+    memset(&shared->client_faults, 0, sizeof(shared->client_faults));
+    (void)__atomic_fetch_add(&shared->step_kills, 0, __ATOMIC_SEQ_CST); /* before the looks */
+    for (uint32_t i = 0; i < NODES + COORDINATORS; i++) {
+        const uint32_t *striking =
+            &shared->striking[i < NODES ? i : TT_NODES_MAX + i - NODES];
+        while (__atomic_load_n(striking, __ATOMIC_SEQ_CST) != 0 && tt_now_ns() < end) {
+            look_after(t, i);
+            if (*pid_of(t, i) == 0 || t->actor[i].paused)
+                break; /* it struck */
+            tt_sleep_us(1000);
+        }
+    }
+}
+
 static void heal(struct torture *t)
 {
     struct tt_shared *shared = t->cluster.shared;
     uint64_t before;
 
-    memset(&shared->node_faults, 0, sizeof(shared->node_faults));
-    memset(&shared->client_faults, 0, sizeof(shared->client_faults));
-    tt_sleep_us(20000); /* what a step has just begun */
+    end_step_faults(t);
     revive(t, true);
     for (uint32_t i = 0; i < NODES; i++)
         if (!tt_node_await(&t->cluster, i, 20000))

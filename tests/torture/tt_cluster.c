@@ -181,6 +181,8 @@ static void pass_step(void *arg, enum cn_step step)
     /* Between the first record and the last mark it is that the outcome hangs in the air. */
     const uint32_t often = step >= CN_STEP_c_log && step <= CN_STEP_c_mark ? 10 : 1;
 
+    /* Before the look at the faults: who clears them waits for those that may have seen them. */
+    __atomic_fetch_add(s->striking, 1, __ATOMIC_SEQ_CST);
     if (strikes(s, rare ? s->faults->rare_kill : s->faults->kill / often)) {
         __atomic_fetch_add(&s->shared->step_kills, 1, __ATOMIC_RELAXED);
         (void)raise(SIGKILL);
@@ -189,13 +191,20 @@ static void pass_step(void *arg, enum cn_step step)
         __atomic_fetch_add(&s->shared->step_stops, 1, __ATOMIC_RELAXED);
         (void)raise(SIGSTOP);
     }
+    __atomic_fetch_sub(s->striking, 1, __ATOMIC_SEQ_CST);
 }
 
-void tt_stepper_init(struct tt_stepper *s, struct tt_shared *shared, const struct tt_faults *faults,
-    uint64_t seed)
+void tt_stepper_init(
+    struct tt_stepper *s, struct tt_shared *shared, uint32_t actor, uint64_t seed)
 {
-    *s = (struct tt_stepper){.shared = shared, .faults = faults, .random = {cn_mix64(seed)},
-        .env = *cn_env_system()};
+    CAIRN_ASSERT(actor < 2 * TT_NODES_MAX);
+    *s = (struct tt_stepper){
+        .shared = shared,
+        .faults = actor < TT_NODES_MAX ? &shared->node_faults : &shared->client_faults,
+        .striking = &shared->striking[actor],
+        .random = {cn_mix64(seed)},
+        .env = *cn_env_system(),
+    };
     CAIRN_ASSERT(s->env.arg == NULL); /* the system's functions do not look at it */
     s->env.arg = s;
     s->env.step = pass_step;
@@ -265,8 +274,7 @@ static int run_node(void *arg)
     struct rec_node *node;
 
     (void)sigaction(SIGTERM, &action, NULL);
-    tt_stepper_init(
-        &stepper, a->cluster->shared, &a->cluster->shared->node_faults, tt_now_ns() + a->at);
+    tt_stepper_init(&stepper, a->cluster->shared, a->at, tt_now_ns() + a->at);
     if (txn_config_load(a->cluster->config, &config) != 0 ||
         rd_fabric_open(config->fabric, &fabric) != 0 ||
         open_node(config, (uint16_t)(a->at + 1), fabric, &stepper.env, &node) != 0) {
@@ -295,6 +303,7 @@ void tt_node_start(struct tt_cluster *c, uint32_t at)
     CAIRN_ASSERT(c->node_pid[at] == 0);
     __atomic_store_n(&c->shared->node[at].serving, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&c->shared->node[at].quiet, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->shared->striking[at], 0, __ATOMIC_RELEASE);
     (void)snprintf(log, sizeof(log), "node%u.log", at + 1);
     c->node_pid[at] = tt_fork(c, log, run_node, &arg);
 }

@@ -47,6 +47,9 @@ struct tt_shared {
     uint64_t scratch[16]; /* of the single tests */
     struct tt_faults node_faults, client_faults; /* cleared by the parent when it heals */
     uint64_t step_kills, step_stops;             /* atomic */
+    /* atomic, by actor (nodes from 0, coordinators from TT_NODES_MAX): threads that may be about to
+     * strike at a step; a process that died there leaves it so */
+    uint32_t striking[2 * TT_NODES_MAX];
     struct tt_node_state node[TT_NODES_MAX];
 };
 
@@ -104,10 +107,12 @@ uint32_t tt_random_below(struct tt_random *random, uint32_t n);
 struct tt_stepper {
     struct tt_shared *shared;
     const struct tt_faults *faults;
+    uint32_t *striking;
     struct tt_random random;
     struct cn_env env;
 };
-void tt_stepper_init(struct tt_stepper *stepper, struct tt_shared *shared,
-    const struct tt_faults *faults, uint64_t seed);
+/* `actor` as in tt_shared.striking. */
+void tt_stepper_init(
+    struct tt_stepper *stepper, struct tt_shared *shared, uint32_t actor, uint64_t seed);
 
 #endif

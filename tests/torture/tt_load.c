@@ -382,7 +382,7 @@ static void *run_client(void *arg)
     c.tokens = open_file(load, a->thread, "tokens", "txt");
     open_history(&c, a->thread);
     CAIRN_ASSERT(c.tokens != NULL);
-    tt_stepper_init(&c.stepper, load->cluster->shared, &load->cluster->shared->client_faults,
+    tt_stepper_init(&c.stepper, load->cluster->shared, TT_NODES_MAX + load->coordinator,
         load->seed + c.process + 1);
     if (txn_ctx_open(a->cluster, &c.stepper.env, &c.ctx) != 0)
         cn_panic(__FILE__, __LINE__, cairn_last_error());
