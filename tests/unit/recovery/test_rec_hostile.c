@@ -19,7 +19,7 @@
 #include "tests/support/ts_filled.h"
 #include "tests/support/ts_pool.h"
 
-#define LIMIT_NS UINT64_C(10000000000)
+#define LIMIT_NS UINT64_C(30000000000)
 #define MARK_OFF 24u
 #define HANG_S 120u
 #ifndef SEED /* more of both find more */

@@ -23,7 +23,7 @@
 #include "recovery/rec_offline.h"
 
 #define NODES 2u
-#define LIMIT_NS UINT64_C(10000000000)
+#define LIMIT_NS UINT64_C(30000000000)
 #define MARK_OFF 24u
 
 struct fixture {
@@ -98,7 +98,7 @@ static int setup(void **state)
     c->table[0].id = 1;
     (void)snprintf(c->table[0].name, sizeof(c->table[0].name), "t");
     c->geometry = (struct pm_geometry){
-        .chunk_shift = 16, .slot_count = 6, .window = 16, .ring_size = 16384, .retired_max = 256,
+        .chunk_shift = 16, .slot_count = 6, .window = 16, .ring_size = 16384, .retired_max = 64,
         .depth0 = 2, .root_map_max = 64,
     };
     c->lease_ms = 200;
