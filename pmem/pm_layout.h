@@ -151,7 +151,8 @@ struct pm_tombstone_pm {
  * pm_word_value(nonce, s, PM_WORD_APPLIED), anything else counts as none. */
 
 /* Which words: the second argument of the value derived from nonce and sequence. */
-enum pm_word_kind { PM_WORD_MARK = 1, PM_WORD_APPLIED = 2, PM_WORD_TOMBSTONE = 3 };
+enum pm_word_kind { PM_WORD_MARK = 1, PM_WORD_APPLIED = 2, PM_WORD_TOMBSTONE = 3,
+    PM_WORD_SEAL = 4 };
 
 enum pm_retired_type { PM_RETIRED_NONE = 0, PM_RETIRED_EPOCH = 1, PM_RETIRED_TOMBSTONES = 2 };
 #define PM_RETIRED_SEQS 5u
@@ -194,7 +195,8 @@ struct pm_record_pm { /* 80 bytes, then participants, locks, blocks, writes; zer
     uint8_t type;             /* 12 */
     uint8_t reserved0[3];     /* 13 */
     struct le64 seq;          /* 16: dense from 1 per slot epoch */
-    struct le64 mark; /* 24: outside the crc; written by the coordinator alone; 0 at first */
+    struct le64 mark; /* 24: outside the crc; written by the coordinator alone; 0 at first, but with
+                       * one participant pm_record_seal() from the start */
     struct cn_uuid coordinator; /* 32 */
     struct le64 count;        /* 48: with coordinator: the transaction id */
     struct le64 view;         /* 56 */
@@ -202,7 +204,8 @@ struct pm_record_pm { /* 80 bytes, then participants, locks, blocks, writes; zer
     struct le16 lock_count;   /* 66 */
     struct le16 block_count;  /* 68 */
     struct le16 write_count;  /* 70 */
-    struct le64 reserved;     /* 72 */
+    struct le64 done;         /* 72: the coordinator had committed every sequence up to this one
+                               * here when it wrote this; below `seq`; TX only */
 };
 /* What the crc is seeded with, besides the bytes. */
 struct pm_record_seed_pm {

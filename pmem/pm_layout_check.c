@@ -131,7 +131,7 @@ AT(pm_record_pm, participant_count, 64);
 AT(pm_record_pm, lock_count, 66);
 AT(pm_record_pm, block_count, 68);
 AT(pm_record_pm, write_count, 70);
-AT(pm_record_pm, reserved, 72);
+AT(pm_record_pm, done, 72);
 
 SIZE(pm_record_seed_pm, 48);
 AT(pm_record_seed_pm, pool, 0);

@@ -14,26 +14,14 @@
 
 /* ---- classes ---- */
 
-static const uint16_t class_units[PM_CLASS_COUNT] = PM_CLASS_UNITS;
-
-uint32_t pm_class_size(uint32_t class_)
-{
-    return class_ < PM_CLASS_COUNT ? class_units[class_] * 64u : 0;
-}
-
-uint32_t pm_item_size(uint32_t key_size, uint32_t value_size)
-{
-    uint64_t size = PM_ITEM_HEADER_SIZE + cn_align_up(key_size, 8) + value_size;
-
-    return size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
-}
+const uint16_t pm_class_units[PM_CLASS_COUNT] = PM_CLASS_UNITS;
 
 uint32_t pm_class_for(uint32_t key_size, uint32_t value_size)
 {
     uint32_t size = pm_item_size(key_size, value_size);
 
     for (uint32_t c = 0; c < PM_CLASS_COUNT; c++) {
-        if (class_units[c] * 64u >= size)
+        if (pm_class_units[c] * 64u >= size)
             return c;
     }
     return PM_CLASS_COUNT;
@@ -58,21 +46,19 @@ struct pm_slot_ref pm_slot_ref_unpack(uint64_t packed)
 
 /* ---- crc ---- */
 
+CN_HOT
 uint32_t pm_object_crc(const void *object, uint32_t size, uint64_t off, uint32_t crc_seed)
 {
     const uint8_t *b = object;
     uint8_t head[8 + 8 + (PM_ITEM_HEADER_SIZE - 20)]; /* offset, meta, index and what follows */
     struct le64 place = le64_make(off);
-    uint32_t crc;
 
     CAIRN_DASSERT(size >= PM_ITEM_HEADER_SIZE);
     memcpy(head, &place, 8);
     memcpy(head + 8, b + 8, 8);
     memcpy(head + 16, b + 20, PM_ITEM_HEADER_SIZE - 20);
-    crc = cn_crc32c(crc_seed, head, sizeof(head));
-    if (size > PM_ITEM_HEADER_SIZE)
-        crc = cn_crc32c(crc, b + PM_ITEM_HEADER_SIZE, size - PM_ITEM_HEADER_SIZE);
-    return crc;
+    return cn_crc32c_two(crc_seed, head, sizeof(head), b + PM_ITEM_HEADER_SIZE,
+        size - PM_ITEM_HEADER_SIZE);
 }
 
 static uint64_t get64(const void *bytes, size_t at)
@@ -112,6 +98,7 @@ static bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint32_t *r
     return kind == PM_KIND_ITEM && *ret_size <= class_size;
 }
 
+CN_HOT
 void pm_item_look(const void *bytes, uint32_t size, uint64_t off, uint32_t crc_seed, uint16_t tag,
     struct pm_item_view *ret)
 {

@@ -40,10 +40,19 @@ static inline unsigned pm_meta_kind(uint64_t meta) { return (unsigned)(meta >> 4
 static inline unsigned pm_meta_sub(uint64_t meta) { return (unsigned)(meta >> 48 & 0xff); }
 
 /* ---- classes ---- */
-uint32_t pm_class_size(uint32_t class_); /* bytes; 0 for an invalid class */
+extern const uint16_t pm_class_units[PM_CLASS_COUNT]; /* of 64 bytes */
+static inline uint32_t pm_class_size(uint32_t class_) /* bytes; 0 for an invalid class */
+{
+    return class_ < PM_CLASS_COUNT ? pm_class_units[class_] * 64u : 0;
+}
 /* Smallest class for an item; PM_CLASS_COUNT when none fits. */
 uint32_t pm_class_for(uint32_t key_size, uint32_t value_size);
-uint32_t pm_item_size(uint32_t key_size, uint32_t value_size); /* header + padded key + value */
+static inline uint32_t pm_item_size(uint32_t key_size, uint32_t value_size)
+{ /* header + padded key + value */
+    uint64_t size = PM_ITEM_HEADER_SIZE + cn_align_up(key_size, 8) + value_size;
+
+    return size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
 
 /* ---- bucket slots ---- */
 struct pm_slot_ref { uint64_t off; uint8_t class_; uint16_t fingerprint; };

@@ -15,6 +15,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@
 
 #include "pmem/pm_format.h"
 
+#define BLANK_SIZE 8192u /* the headers that libpmemobj wants to find zeroed */
+#define DEVICE_ALIGN (UINT64_C(2) << 20) /* devdax maps in these units */
 #define EXTENT_TYPE 1u
 #define EXTENT_GRAIN (UINT64_C(256) << 10) /* libpmemobj's own unit */
 #define WAIT_STEP_MS 10u
@@ -285,6 +288,42 @@ static int open_exclusive(const char *path, uint32_t wait_ms, const struct cn_en
     }
 }
 
+bool pm_pool_is_missing(const char *path)
+{
+    static const uint8_t zero[BLANK_SIZE];
+    struct stat st;
+    bool missing = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return errno == ENOENT;
+    if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode)) {
+        void *base = mmap(NULL, DEVICE_ALIGN, PROT_READ, MAP_SHARED, fd, 0);
+        if (base != MAP_FAILED) {
+            missing = memcmp(base, zero, sizeof(zero)) == 0;
+            (void)munmap(base, DEVICE_ALIGN);
+        }
+    }
+    (void)close(fd);
+    return missing;
+}
+
+/* What a node that opened it would find; nothing is written. */
+static bool is_pmem_file(int fd)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    struct stat st;
+
+    if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode))
+        return true; /* devdax: nothing else is let through */
+    /* Only a file on persistent memory, with dax, can be mapped so. */
+    void *base = mmap(NULL, (size_t)page, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+    if (base == MAP_FAILED)
+        return false;
+    (void)munmap(base, (size_t)page);
+    return true;
+}
+
 static int open_owner(const char *path, uint32_t wait_ms, const struct cn_env *env,
     struct pm_pool *pool)
 {
@@ -313,7 +352,8 @@ static int open_owner(const char *path, uint32_t wait_ms, const struct cn_env *e
     }
     pool->fd = fd;
     pool->pmemobj = pop;
-    pool->is_pmem = pmem_is_pmem(pm.base + super_off, pool->super.extent[0].size) != 0;
+    pool->is_pmem = is_pmem_file(fd);
+    pool->auto_flush = pmem_has_auto_flush() == 1;
     return 0;
 
 err_close_fd:
@@ -343,6 +383,8 @@ static int open_read_only(const char *path, const struct cn_env *env, struct pm_
         return cn_fail_context(rc, "%s: ", path);
     }
     pool->fd = file.fd;
+    pool->is_pmem = is_pmem_file(file.fd);
+    pool->auto_flush = pmem_has_auto_flush() == 1;
     return 0;
 }
 

@@ -55,6 +55,7 @@ struct pm_pool {
     void *pmemobj;             /* PMEMobjpool, NULL for a memory image */
     char *path;
     bool is_pmem; /* false: stores survive this process, not a power failure (emulated) */
+    bool auto_flush; /* caches are in the power-fail domain (eADR), as far as libpmem sees */
 };
 
 /* Fill in defaults and check. Errors: CAIRN_E_CONFIG (text names the field). */
@@ -84,6 +85,9 @@ CN_MUST_CHECK int pm_attach(struct pm_pool *pool, const struct pm *pm, uint64_t 
 CN_MUST_CHECK int pm_pool_create(const char *path, uint64_t size,
     const struct pm_geometry *geometry, const struct cn_uuid *cluster, uint16_t node,
     const struct cn_env *env);
+/* Whether there is nothing to open yet: no file, or a devdax device whose beginning is zero (it is
+ * always there). */
+bool pm_pool_is_missing(const char *path);
 /* Minimum size of a pool file for a geometry with `heap` bytes of chunks. */
 uint64_t pm_pool_size_min(const struct pm_geometry *geometry, uint64_t heap);
 

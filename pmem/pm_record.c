@@ -258,6 +258,7 @@ static void read_head(struct pm_record *r, const struct pm_place *place)
     r->seq = le64_get(h->seq);
     r->txid = (struct cn_txid){.coordinator = h->coordinator, .count = le64_get(h->count)};
     r->view = le64_get(h->view);
+    r->done = le64_get(h->done);
     r->participant_count = le16_get(h->participant_count);
     r->lock_count = le16_get(h->lock_count);
     r->block_count = le16_get(h->block_count);
@@ -292,13 +293,16 @@ int pm_record_check(const void *copy, uint32_t size, const struct pm_place *plac
         return refuse(place, "it has no sequence");
     if ((r.type == PM_RECORD_GROWTH) != (place->slot == 0))
         return refuse(place, "this type of record does not belong into this slot");
-    if (le64_get(r.head->reserved) != 0)
-        return refuse(place, "reserved bytes are not zero");
+    if (r.type == PM_RECORD_TX ? r.done >= r.seq : r.done != 0)
+        return refuse(place, "it says of itself or of later ones that they are done");
     why = check_body(&r);
     if (why == NULL)
         why = check_participants(&r, place, node);
     if (why == NULL && has_twice(&r))
         why = "a lock or block is listed twice";
+    if (why == NULL && r.type == PM_RECORD_TX && r.participant_count == 1 &&
+        le64_get(r.head->mark) != pm_record_seal(copy, size, place))
+        why = "its seal does not fit (still coming in, or torn)";
     if (why != NULL)
         return refuse(place, why);
     *ret = r;

@@ -29,6 +29,7 @@ struct pm_place {
 struct pm_record_writer {
     uint8_t *buf;
     uint32_t size_max, used;
+    uint64_t done; /* 0 at first; to be set before the end */
     uint16_t participants, locks, blocks, writes;
     bool overflow;
 };
@@ -53,6 +54,13 @@ void pm_record_make_void(void *buf, const struct cn_txid *txid, uint64_t seq, ui
 /* crc of a record of `size` bytes, skipping its crc and mark fields; a PAD's covers its first 64
  * bytes only. */
 uint32_t pm_record_crc(const void *record, uint32_t size, const struct pm_place *place);
+/*
+ * Seal of a finished record with one participant, which stands in its mark word from the start: a
+ * crc64 of all but that word, with nonce and sequence. Such a record is committed without a mark;
+ * while it comes in, a part of it must not pass for the whole, and a crc of 32 bits alone would let
+ * one in 2^32 do so. Never 0.
+ */
+uint64_t pm_record_seal(const void *record, uint32_t size, const struct pm_place *place);
 /* Bytes that a write takes in a record. */
 uint32_t pm_record_write_size(uint32_t key_size, uint32_t value_size);
 
@@ -65,6 +73,7 @@ struct pm_record { /* a checked record in private memory; pointers into it */
     uint64_t seq;
     struct cn_txid txid;
     uint64_t view;
+    uint64_t done;
     uint64_t log_off;
     const struct pm_participant_pm *participant;
     const struct pm_lock_pm *lock;

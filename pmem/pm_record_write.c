@@ -6,10 +6,12 @@
  * An overflow (of the buffer or of a count) is sticky: later additions do nothing, pm_record_end()
  * says 0. Whoever fills a record need check only there.
  */
+#include "pmem/pm.h"
 #include "pmem/pm_record.h"
 
 #define SEQUENCE_ORDER(w, later) CAIRN_DASSERT((w)->overflow || (later) == 0)
 
+CN_HOT
 void pm_record_begin(struct pm_record_writer *w, void *buf, uint32_t size_max)
 {
     CAIRN_DASSERT((uintptr_t)buf % 8 == 0);
@@ -22,6 +24,7 @@ void pm_record_begin(struct pm_record_writer *w, void *buf, uint32_t size_max)
 }
 
 /* Room for `size` more bytes, a multiple of 8; NULL on overflow. */
+CN_HOT
 static void *take(struct pm_record_writer *w, uint16_t *count, uint32_t count_max, uint32_t size)
 {
     void *at;
@@ -36,6 +39,7 @@ static void *take(struct pm_record_writer *w, uint16_t *count, uint32_t count_ma
     return at;
 }
 
+CN_HOT
 void pm_record_add_participant(struct pm_record_writer *w, uint16_t node, uint16_t shard,
     uint8_t role, uint16_t slot, uint64_t epoch, uint64_t seq)
 {
@@ -55,6 +59,7 @@ void pm_record_add_participant(struct pm_record_writer *w, uint16_t node, uint16
     };
 }
 
+CN_HOT
 static void add_pair(
     struct pm_record_writer *w, uint16_t *count, uint32_t max, const uint64_t pair[2])
 {
@@ -64,6 +69,7 @@ static void add_pair(
         *l = (struct pm_lock_pm){.off = le64_make(pair[0]), .base = le64_make(pair[1])};
 }
 
+CN_HOT
 void pm_record_add_lock(struct pm_record_writer *w, uint64_t off, uint64_t base)
 {
     SEQUENCE_ORDER(w, w->blocks + w->writes);
@@ -76,12 +82,14 @@ void pm_record_add_block(struct pm_record_writer *w, uint64_t off, uint64_t base
     add_pair(w, &w->blocks, PM_RECORD_BLOCKS_MAX, (uint64_t[2]){off, base});
 }
 
+CN_HOT
 uint32_t pm_record_write_size(uint32_t key_size, uint32_t value_size)
 {
     return (uint32_t)(sizeof(struct pm_write_pm) + cn_align_up(key_size, 8) +
         cn_align_up(value_size, 8));
 }
 
+CN_HOT
 void *pm_record_add_write(
     struct pm_record_writer *w, const struct pm_write_pm *write, const void *key, const void *value)
 {
@@ -109,6 +117,7 @@ void *pm_record_add_write(
     return at;
 }
 
+CN_HOT
 uint32_t pm_record_crc(const void *record, uint32_t size, const struct pm_place *place)
 {
     const struct pm_record_seed_pm seed = {
@@ -129,6 +138,20 @@ uint32_t pm_record_crc(const void *record, uint32_t size, const struct pm_place 
     return cn_crc32c(crc, bytes + 32, size - 32);
 }
 
+CN_HOT
+uint64_t pm_record_seal(const void *record, uint32_t size, const struct pm_place *place)
+{
+    const struct pm_record_pm *head = record;
+    const uint8_t *bytes = record;
+    const size_t mark = offsetof(struct pm_record_pm, mark);
+    uint64_t seal = pm_word_value(place->nonce, le64_get(head->seq), PM_WORD_SEAL);
+
+    seal = cn_crc64(seal, bytes, mark);
+    seal = cn_crc64(seal, bytes + mark + sizeof(head->mark), size - mark - sizeof(head->mark));
+    return seal != 0 ? seal : 1;
+}
+
+CN_HOT
 uint32_t pm_record_end(struct pm_record_writer *w, enum pm_record_type type,
     const struct cn_txid *txid, uint64_t seq, uint64_t view, const struct pm_place *place)
 {
@@ -153,8 +176,11 @@ uint32_t pm_record_end(struct pm_record_writer *w, enum pm_record_type type,
         .lock_count = le16_make(w->locks),
         .block_count = le16_make(w->blocks),
         .write_count = le16_make(w->writes),
+        .done = le64_make(w->done),
     };
     head->crc = le32_make(pm_record_crc(head, size, place));
+    if (type == PM_RECORD_TX && w->participants == 1)
+        head->mark = le64_make(pm_record_seal(head, size, place));
     return size;
 }
 

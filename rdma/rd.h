@@ -2,8 +2,8 @@
 /*
  * rd.h: the fabric seam. Everything above this header speaks of endpoints, connections, remote
  * offsets and events; only rdma/ knows what carries them. Back ends implement struct rd_ops: `emu`
- * (rd_emu*.c, several processes on one machine), the modelled fabric of tests/sim, and librpma +
- * verbs (next).
+ * (rd_emu*.c, several processes on one machine), `rpma` (rd_rpma*.c, librpma and verbs), and the
+ * modelled fabric of tests/sim.
  *
  * Model
  * - An *endpoint* belongs to one thread: it owns connections, an arena of memory that the fabric
@@ -11,20 +11,24 @@
  *   thread, except rd_ep_wake().
  * - A *connection* has an active side (coordinator, or a node that asks another) and a passive side
  *   (a node). One-sided operations go from active to passive only. Both sides send messages.
- *   On librpma + verbs it is one librpma connection (write, flush, mark, send, receive) and one RC
- *   queue pair (read, cas).
+ *   On `rpma` it is one librpma connection (everything that concerns a ring, and messages) and
+ *   one or several RC queue pairs (read and cas of all other regions).
  * - Remote memory is named by *pool offset*: the passive side registers regions (pool offset,
  * length, access) and grants a set of them when it accepts; the back end finds which one covers an
  * access. An access outside the granted regions or rights fails at once with CAIRN_E_FABRIC.
- * - Local buffers of posts must lie in the endpoint's arena (rd_ep_memory). A buffer belongs to the
- *   fabric from post to completion (rule R6).
+ * - Local buffers of posts must lie in the endpoint's arena (rd_ep_memory): what is written to or
+ *   read from a *ring* in its last log_memory_size bytes, everything else before them (no memory is
+ *   registered twice). A buffer belongs to the fabric from post to completion (rule R6).
  *
  * Ordering, the weakest of all back ends; code above may rely on nothing more:
  * - Writes, flushes and marks of one connection are ordered among themselves: a completed flush
  *   covers every write posted before it on that connection; a mark is fenced: it takes effect after
  *   every flush posted before it.
- * - Reads and compare-and-swaps of one connection execute in post order among themselves. They have
- *   no order against writes, flushes and marks.
+ *   Where the peer's CPU makes flushes durable (RD_DURABILITY_GPSPM) nothing fences: a mark posted
+ *   while a flush is outstanding is refused with CAIRN_E_STATE.
+ * - Compare-and-swaps of one connection at the same remote offset execute in post order. Other
+ *   reads and compare-and-swaps have no order among themselves (several queue pairs; atomics by
+ *   message), nor against writes, flushes and marks.
  * - No order between connections. No order inside one read.
  *
  * Completion. Every posted operation with RD_SIGNALED yields one RD_EV_COMPLETION carrying its
@@ -33,7 +37,14 @@
  * outstanding: each of these may or may not have taken effect. Posting on a connection that is down
  * returns CAIRN_E_NODE_DOWN (or CAIRN_E_FENCED) and posts nothing.
  *
- * Nothing blocks except rd_ep_sleep() (bounded by its deadline), rd_ep_open/close, rd_listen.
+ * Nothing blocks except rd_ep_sleep() (bounded by its deadline), rd_ep_open/close, rd_listen. On
+ * `rpma` some calls take longer than a post, within bounds: rd_loopback() connects, up to 2 s;
+ * rd_fence(), rd_reject() and rd_conn_delete() let messages leave, up to 5 ms; so does the poll
+ * after rd_ep_look() with what came before a peer closed, up to 100 ms; a poll that is connecting
+ * resolves the address a second time (librpma), up to 1 s, mostly some microseconds. While it
+ * does, and where it does not get away quickly, rd_fence(), rd_ring_rearm() and connects of other
+ * endpoints of the process wait for it. A close waits, on iWARP, for the answers to what is being
+ * connected.
  */
 #ifndef RD_H
 #define RD_H
@@ -63,6 +74,16 @@ enum rd_flags {
     RD_MORE = 2,     /* another post on this connection follows at once: the doorbell may wait */
 };
 
+/* How what a peer writes becomes durable, as the owner of the memory states it (design section 5).
+ * The numbers travel in the welcome. */
+enum rd_durability {
+    RD_DURABILITY_EMULATED = 1, /* survives the death of processes, not of the host */
+    RD_DURABILITY_APM = 2,      /* direct write to pmem: read-after-write is durable */
+    RD_DURABILITY_GPSPM = 3,    /* a message; the participant's CPU persists and answers */
+    RD_DURABILITY_EADR = 4,     /* caches are in the power-fail domain: visible is durable */
+};
+const char *rd_durability_name(enum rd_durability durability); /* "apm"; "?" for unknown */
+
 /* Memory to expose: `base` in this process is pool offset `pool_off`; `fd` maps it at `pool_off`
  * (a pool file's offset is the pool offset). fd is -1 where no file stands behind it. */
 struct rd_memory {
@@ -70,6 +91,7 @@ struct rd_memory {
     uint64_t pool_off;
     uint64_t size;
     int fd;
+    enum rd_durability durability; /* of a ring: decides what a flush does; 0 means EMULATED */
 };
 
 enum rd_event_type {
@@ -88,14 +110,17 @@ struct rd_event {
     uint64_t wr_id;
     const void *data;
     uint32_t size;
+    const char *text; /* RD_EV_DOWN: cause and remedy, or NULL; valid until the next rd_poll */
 };
 
 struct rd_ep_config {
     const struct cn_env *env;
     uint32_t connections_max;
     uint32_t outstanding_max; /* posted and not completed operations per connection */
-    uint64_t memory_size;     /* bytes of the arena */
+    uint64_t memory_size;     /* bytes of the arena, multiple of 64 */
+    uint64_t log_memory_size; /* of these, at its end, for rings; multiple of 64 */
     const char *name;         /* for logs */
+    const char *address;      /* the endpoint will listen here (it chooses the device); or NULL */
 };
 
 /* Counters of one endpoint, all since its opening. */
@@ -106,12 +131,17 @@ struct rd_counters {
     uint64_t bytes_read, bytes_written;
     uint64_t wakeups; /* system calls made to wake a sleeping peer */
     uint64_t syscalls; /* all other system calls made on behalf of posts and polls */
-    uint64_t registrations; /* regions registered */
+    uint64_t registrations; /* of memory of ours: regions and arena; librpma's 8 bytes for each
+                             * connection's flushes are not seen here, nor in rd_live */
+    uint64_t rekeys; /* rings registered anew for a new owner: an old key is worth nothing */
+    uint64_t flush_messages, cas_messages; /* flushes and cas that went by message */
+    uint64_t heartbeats;
 };
 
 /* Objects alive in this process, over all fabrics; all zero when everything is closed. */
 struct rd_live {
     uint64_t fabrics, endpoints, connections, regions, mappings, listeners, descriptors, threads;
+    uint64_t devices, protection_domains, memory_regions, queue_pairs, completion_queues, cm_ids;
 };
 void rd_live_get(struct rd_live *ret_live);
 bool rd_live_is_zero(const struct rd_live *live);
@@ -128,6 +158,7 @@ struct rd_ops {
     void (*ep_arm)(struct rd_ep *);
     void (*ep_sleep)(struct rd_ep *, uint64_t deadline_ns);
     void (*ep_wake)(struct rd_ep *);
+    void (*ep_look)(struct rd_ep *); /* NULL: each poll looks at everything */
 
     int (*listen)(struct rd_ep *, const char *address);
     int (*region_new)(struct rd_ep *, const struct rd_memory *, unsigned access,
@@ -161,17 +192,37 @@ struct rd_ops {
 /* First member of every back end's objects. */
 struct rd_fabric { const struct rd_ops *ops; };
 struct rd_ep { const struct rd_ops *ops; void *user; };
-struct rd_conn { const struct rd_ops *ops; struct rd_ep *ep; void *user; };
+struct rd_conn {
+    const struct rd_ops *ops;
+    struct rd_ep *ep;
+    void *user;
+    enum rd_durability durability; /* active side, from RD_EV_UP on: of the ring granted */
+};
 struct rd_region { const struct rd_ops *ops; uint64_t pool_off, size; unsigned access; };
 
+/* Options of a fabric; zero means the default. */
+struct rd_fabric_config {
+    char device[64];        /* RDMA device by name; "": the only one, or the one routed over */
+    uint32_t queue_pairs;   /* for reads and cas, per connection; default cores / 2, 1 to 8 */
+    bool message_atomics;   /* cas by message also where the device has atomics */
+    uint32_t heartbeat_ms;  /* a silent peer is probed so often; a dead one is found in 4 of it;
+                             * default 500 */
+    uint32_t linger_us; /* a passive endpoint's user goes on polling so long after work came; its
+                         * peers ring a doorbell only when they have posted nothing for three
+                         * quarters of it (default 1000) */
+};
+
 /*
- * Open a fabric by name ("emu"). Owner: caller deletes it after all its endpoints.
- * Errors: CAIRN_E_CONFIG (no such fabric; names those there are), -ENOMEM.
+ * Open a fabric by name ("emu", "rpma"). `config` NULL: defaults. Owner: caller deletes it after
+ * all its endpoints.
+ * Errors: CAIRN_E_CONFIG (no such fabric; names those there are), CAIRN_E_NO_DEVICE, -ENOMEM.
  */
-CN_MUST_CHECK int rd_fabric_open(const char *name, struct rd_fabric **ret_fabric);
+CN_MUST_CHECK int rd_fabric_open(
+    const char *name, const struct rd_fabric_config *config, struct rd_fabric **ret_fabric);
 static inline void rd_fabric_delete(struct rd_fabric *f) { f->ops->fabric_delete(f); }
 
-/* Endpoint: opened by the thread that will use it. Errors: -errno, CAIRN_E_FABRIC. */
+/* Endpoint: opened by the thread that will use it.
+ * Errors: -errno, CAIRN_E_FABRIC, _NO_DEVICE, _MEMLOCK, _CONFIG (malformed address). */
 CN_MUST_CHECK static inline int rd_ep_open(
     struct rd_fabric *f, const struct rd_ep_config *config, struct rd_ep **ret_ep)
 {
@@ -200,6 +251,14 @@ static inline void rd_ep_arm(struct rd_ep *ep) { ep->ops->ep_arm(ep); }
 static inline void rd_ep_sleep(struct rd_ep *ep, uint64_t deadline_ns)
 {
     ep->ops->ep_sleep(ep, deadline_ns);
+}
+/* The next poll looks for lost connections and new ones too, which it may otherwise do once in some
+ * hundred polls only, as that costs a system call: for somebody who has not polled for long. If a
+ * peer has closed, that poll may take some milliseconds. */
+static inline void rd_ep_look(struct rd_ep *ep)
+{
+    if (ep->ops->ep_look != NULL)
+        ep->ops->ep_look(ep);
 }
 /* From any thread. */
 static inline void rd_ep_wake(struct rd_ep *ep) { ep->ops->ep_wake(ep); }
@@ -233,7 +292,9 @@ CN_MUST_CHECK static inline int rd_reject(struct rd_conn *c, const void *reason,
 }
 /*
  * Cut the peer's access to this node's memory and drain it: when it returns 0 nothing the peer
- * posted or will post on this connection has any *successful* effect any more. On `emu` its process
+ * posted or will post on this connection has any *successful* effect any more. Messages sent before
+ * are delivered first, within a few milliseconds. On `rpma` the queue pairs are destroyed and the
+ * ring is deregistered. On `emu` its process
  * may still scribble into the ring: the caller takes a snapshot of it after this call, decides from
  * the snapshot, and keeps the ring out of use while rd_ring_revoke() says busy. The connection
  * stays to be deleted. On `emu` a compare-and-swap already under way can still change a lock word
@@ -249,7 +310,8 @@ CN_MUST_CHECK static inline int rd_ring_revoke(struct rd_region *ring, bool *ret
 {
     return ring->ops->ring_revoke(ring, ret_busy);
 }
-/* Make a revoked ring usable by a new peer; only when not busy. */
+/* Make a revoked ring usable by a new peer; only when not busy.
+ * Errors: those of rd_region_new(). */
 CN_MUST_CHECK static inline int rd_ring_rearm(struct rd_region *ring)
 {
     return ring->ops->ring_rearm(ring);

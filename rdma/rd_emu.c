@@ -85,6 +85,7 @@ struct emu_conn *rd_emu_conn_claim(struct emu_ep *ep, bool reuse)
         c->hello_size = 0;
         c->ring = NULL;
         c->peer_pid = 0;
+        c->base.durability = 0;
         rd_live_change(RD_LIVE_CONNECTION, 1);
         return c;
     }
@@ -147,6 +148,7 @@ static uint32_t poll_completions(struct emu_ep *ep, struct rd_event *events, uin
         const struct emu_completion *done = &ep->completions[at];
         struct emu_conn *c = &ep->conns[done->conn];
         c->outstanding--;
+        c->flushes -= done->flush;
         events[n++] = (struct rd_event){.type = RD_EV_COMPLETION,
             .status = done->status,
             .conn = &c->base,
@@ -326,7 +328,7 @@ static int ep_allocate(struct emu_ep *ep)
     for (uint32_t i = 0; i < ep->connections_max; i++) {
         ep->conns[i].index = i;
         ep->conns[i].fd = -1;
-        ep->conns[i].base = (struct rd_conn){&emu_ops, &ep->base, NULL};
+        ep->conns[i].base = (struct rd_conn){.ops = &emu_ops, .ep = &ep->base};
     }
     return make_bell(ep);
 }
@@ -339,6 +341,11 @@ static int ep_open(
         return cn_fail(CAIRN_E_FABRIC,
             "endpoint: %u connections of %u operations; 1 to 65536 of 1 to 16384 are allowed",
             config->connections_max, config->outstanding_max);
+    if (config->memory_size % 64 != 0 || config->log_memory_size % 64 != 0 ||
+        config->log_memory_size > config->memory_size)
+        return cn_fail(CAIRN_E_FABRIC,
+            "endpoint: an arena of %llu bytes, %llu of them for rings; multiples of 64 are due",
+            (unsigned long long)config->memory_size, (unsigned long long)config->log_memory_size);
     struct emu_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL)
         return cn_fail(-ENOMEM, "no memory for an endpoint");
@@ -348,6 +355,8 @@ static int ep_open(
     ep->connections_max = config->connections_max;
     ep->outstanding_max = config->outstanding_max;
     ep->memory_size = cn_align_up(cn_max64(config->memory_size, 1), EMU_PAGE_SIZE);
+    ep->object_size = config->memory_size - config->log_memory_size;
+    ep->log_size = config->log_memory_size;
     ep->bell_fd = ep->epoll_fd = ep->kick_fd = ep->listen_fd = -1;
     (void)snprintf(ep->name, sizeof(ep->name), "%s", config->name != NULL ? config->name : "?");
     int err = pthread_mutex_init(&ep->lock, NULL);
@@ -434,8 +443,10 @@ static const struct rd_ops emu_ops = {
     .doorbell = rd_emu_doorbell,
 };
 
-int rd_emu_fabric_new(struct rd_fabric **ret_fabric)
+int rd_emu_fabric_new(
+    const struct rd_fabric_config *config, struct rd_fabric **ret_fabric)
 {
+    (void)config; /* nothing of it concerns one machine's memory */
     struct emu_fabric *fabric = calloc(1, sizeof(*fabric));
     if (fabric == NULL)
         return cn_fail(-ENOMEM, "no memory for a fabric");

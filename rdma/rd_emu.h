@@ -48,7 +48,8 @@ struct rd_emu_region_wire { /* 32 bytes */
     struct le64 pool_off;
     struct le64 size;
     struct le64 base; /* 16: address in the process `pid`; only where there is no file, else 0 */
-    struct le32 access;
+    struct le16 access;
+    struct le16 durability; /* 26: enum rd_durability, of the ring; else 0 */
     struct le16 file; /* 28: index of the passed descriptor, RD_EMU_NO_FILE */
     struct le16 ring; /* 30: 1 = the ring */
 };
@@ -136,6 +137,7 @@ struct emu_conn {
     bool up, fenced, down_delivered;
     int local_down; /* found down by a post: to be delivered */
     uint32_t outstanding;
+    uint32_t flushes; /* of these; counted so that marks can be as strict as on every fabric */
     uint32_t map_hint;
     struct emu_range ranges[EMU_RANGES];
     uint32_t range_count;
@@ -154,6 +156,7 @@ struct emu_completion {
     uint64_t wr_id;
     uint32_t conn;
     int status;
+    bool flush;
 };
 
 struct emu_fabric {
@@ -167,6 +170,7 @@ struct emu_region {
     struct emu_ep *ep;
     struct emu_region *next;
     uint8_t *memory;
+    enum rd_durability durability;
     int fd; /* of an open file description of our own; -1: no file */
     dev_t device;
     ino_t inode;
@@ -178,7 +182,8 @@ struct emu_ep {
     const struct cn_env *env;
     char name[32];
     uint8_t *memory;
-    uint64_t memory_size;
+    uint64_t memory_size;          /* of the mapping */
+    uint64_t object_size, log_size; /* the arena: for objects, and behind that for rings */
     struct emu_bell *bell;
     int bell_fd;
     struct emu_conn *conns;
@@ -232,7 +237,8 @@ static inline void emu_set_state(struct emu_conn *c, enum emu_state state)
 }
 
 /* rd_emu.c */
-CN_MUST_CHECK int rd_emu_fabric_new(struct rd_fabric **ret_fabric);
+CN_MUST_CHECK int rd_emu_fabric_new(
+    const struct rd_fabric_config *config, struct rd_fabric **ret_fabric);
 /* Take a free connection; NULL if there is none. Under the lock. With `reuse`, one deleted since
  * the last poll will do (endpoint thread only). What belongs to the endpoint thread is clean
  * already. */

@@ -217,7 +217,8 @@ static int add_region(
         .pool_off = le64_make(region->base.pool_off),
         .size = le64_make(region->base.size),
         .base = le64_make(in_file ? 0 : (uintptr_t)region->memory),
-        .access = le32_make(region->base.access),
+        .access = le16_make((uint16_t)region->base.access),
+        .durability = le16_make((uint16_t)(ring ? region->durability : 0)),
         .file = le16_make((uint16_t)(in_file ? pass_file(a, region) : RD_EMU_NO_FILE)),
         .ring = le16_make(ring),
     };
@@ -351,7 +352,7 @@ static void drop_completions(struct emu_conn *c)
             ep->completions[to++ & mask] = ep->completions[i & mask];
     }
     ep->completion_head = to;
-    c->outstanding = 0;
+    c->outstanding = c->flushes = 0;
 }
 
 void rd_emu_conn_delete(struct rd_conn *rd_conn)

@@ -11,6 +11,9 @@
  *   Who sets the word and then, behind a full barrier, reads the ring, sees every write whose flush
  *   succeeded.
  * - The header page of a ring belongs to the node: writes and marks into it are refused.
+ * - Local memory is checked as on fabrics that register it: for rings in the arena's log memory,
+ *   for all else in front of it. A mark behind a flush that has not been polled is refused where
+ *   the node says that its CPU makes flushes durable, though here nothing depends on it.
  */
 #include "rdma/rd_emu.h"
 
@@ -18,6 +21,7 @@ struct post {
     struct emu_conn *conn;
     uint64_t wr_id;
     unsigned flags;
+    bool flush;
 };
 
 /* ---- checks ---- */
@@ -101,10 +105,20 @@ static int fail_access(const char *what, uint64_t remote, uint64_t size)
         what, (unsigned long long)size, (unsigned long long)remote);
 }
 
-static void assert_local(const struct emu_conn *c, const void *local, uint64_t size)
+/* Local memory that is not of the arena is our own mistake. But which part of the arena is due
+ * depends on what the peer says is a ring: that one is hostile. */
+static int check_local(
+    const struct emu_conn *c, const struct emu_map *map, const void *local, uint64_t size)
 {
     const struct emu_ep *ep = emu_conn_ep(c);
-    CAIRN_ASSERT(cn_range_inside((uintptr_t)local, size, (uintptr_t)ep->memory, ep->memory_size));
+    uint64_t off = (uintptr_t)local - (uintptr_t)ep->memory;
+    CAIRN_ASSERT(cn_range_inside(off, size, 0, ep->object_size + ep->log_size));
+    if (CN_LIKELY(map->ring ? cn_range_inside(off, size, ep->object_size, ep->log_size)
+                            : cn_range_inside(off, size, 0, ep->object_size)))
+        return 0;
+    return cn_fail(CAIRN_E_FABRIC,
+        "the node grants %#llx as part of %s, which is not what is asked for there",
+        (unsigned long long)map->pool_off, map->ring ? "a ring" : "an extent");
 }
 
 /* The operation has run: look at the fence word, queue the completion. */
@@ -123,8 +137,10 @@ static void complete(const struct post *p)
         return;
     CAIRN_ASSERT(ep->completion_head - ep->completion_tail < ep->completion_size);
     ep->completions[ep->completion_head++ & (ep->completion_size - 1)] =
-        (struct emu_completion){.wr_id = p->wr_id, .conn = c->index, .status = status};
+        (struct emu_completion){
+            .wr_id = p->wr_id, .conn = c->index, .status = status, .flush = p->flush};
     c->outstanding++;
+    c->flushes += p->flush;
 }
 
 /* ---- copies ---- */
@@ -215,17 +231,19 @@ int rd_emu_read(struct rd_conn *rd_conn, uint64_t wr_id, uint64_t remote, void *
     uint32_t size, unsigned flags)
 {
     struct emu_conn *c = emu_conn(rd_conn);
-    assert_local(c, local, size);
     int err = check_post(c, flags);
     if (err != 0)
         return err;
     const struct emu_map *map = find_map(c, remote, size, RD_ACCESS_READ);
     if (map == NULL)
         return fail_access("read", remote, size);
+    err = check_local(c, map, local, size);
+    if (err != 0)
+        return err;
     copy_from_remote(local, map->base + (remote - map->pool_off), size);
     emu_conn_ep(c)->counters.reads++;
     emu_conn_ep(c)->counters.bytes_read += size;
-    complete(&(struct post){c, wr_id, flags});
+    complete(&(struct post){c, wr_id, flags, false});
     return 0;
 }
 
@@ -233,13 +251,15 @@ int rd_emu_cas(struct rd_conn *rd_conn, uint64_t wr_id, uint64_t remote, uint64_
     uint64_t desired, uint64_t *local_old, unsigned flags)
 {
     struct emu_conn *c = emu_conn(rd_conn);
-    assert_local(c, local_old, sizeof(*local_old));
     int err = check_post(c, flags);
     if (err != 0)
         return err;
     const struct emu_map *map = find_map(c, remote, 8, RD_ACCESS_ATOMIC);
     if (map == NULL || remote % 8 != 0)
         return fail_access("compare-and-swap", remote, 8);
+    err = check_local(c, map, local_old, sizeof(*local_old));
+    if (err != 0)
+        return err;
     uint64_t *word = (uint64_t *)(void *)(map->base + (remote - map->pool_off));
     uint64_t old = htole64(expected);
     (void)__atomic_compare_exchange_n(
@@ -247,7 +267,7 @@ int rd_emu_cas(struct rd_conn *rd_conn, uint64_t wr_id, uint64_t remote, uint64_
     *local_old = le64toh(old);
     emu_full_barrier();
     emu_conn_ep(c)->counters.cas++;
-    complete(&(struct post){c, wr_id, flags});
+    complete(&(struct post){c, wr_id, flags, false});
     return 0;
 }
 
@@ -255,19 +275,21 @@ int rd_emu_write(struct rd_conn *rd_conn, uint64_t wr_id, uint64_t remote, const
     uint32_t size, unsigned flags)
 {
     struct emu_conn *c = emu_conn(rd_conn);
-    assert_local(c, local, size);
     int err = check_post(c, flags);
     if (err != 0)
         return err;
     const struct emu_map *map = find_map(c, remote, size, RD_ACCESS_WRITE);
     if (map == NULL)
         return fail_access("write", remote, size);
+    err = check_local(c, map, local, size);
+    if (err != 0)
+        return err;
     copy_to_remote(map->base + (remote - map->pool_off), local, size);
     note_written(c, remote, size);
     emu_full_barrier();
     emu_conn_ep(c)->counters.writes++;
     emu_conn_ep(c)->counters.bytes_written += size;
-    complete(&(struct post){c, wr_id, flags});
+    complete(&(struct post){c, wr_id, flags, false});
     return 0;
 }
 
@@ -282,7 +304,7 @@ int rd_emu_flush(
         return fail_access("flush", remote, size);
     flush_written(c);
     emu_conn_ep(c)->counters.flushes++;
-    complete(&(struct post){c, wr_id, flags});
+    complete(&(struct post){c, wr_id, flags, true});
     return 0;
 }
 
@@ -296,12 +318,15 @@ int rd_emu_mark(
     const struct emu_map *map = find_map(c, remote, 8, RD_ACCESS_WRITE);
     if (map == NULL || remote % 8 != 0)
         return fail_access("mark", remote, 8);
+    if (CN_UNLIKELY(c->base.durability == RD_DURABILITY_GPSPM && c->flushes > 0))
+        return cn_fail(CAIRN_E_STATE, "%u flushes are outstanding, and nothing fences a mark there",
+            c->flushes);
     uint64_t *word = (uint64_t *)(void *)(map->base + (remote - map->pool_off));
     __atomic_store_n(word, htole64(value), __ATOMIC_RELEASE);
     note_written(c, remote, 8);
     emu_full_barrier();
     emu_conn_ep(c)->counters.marks++;
     emu_conn_ep(c)->counters.bytes_written += 8;
-    complete(&(struct post){c, wr_id, flags});
+    complete(&(struct post){c, wr_id, flags, false});
     return 0;
 }

@@ -85,6 +85,7 @@ int rd_emu_region_new(struct rd_ep *rd_ep, const struct rd_memory *memory, unsig
     region->base = (struct rd_region){ep->base.ops, memory->pool_off, memory->size, access};
     region->ep = ep;
     region->memory = memory->base;
+    region->durability = memory->durability != 0 ? memory->durability : RD_DURABILITY_EMULATED;
     region->next = ep->regions;
     ep->regions = region;
     ep->counters.registrations++;
@@ -262,13 +263,16 @@ static int map_region(const struct grant *g, const struct rd_emu_region_wire *wi
     struct emu_map map = {
         .pool_off = le64_get(wire->pool_off),
         .size = le64_get(wire->size),
-        .access = le32_get(wire->access),
+        .access = le16_get(wire->access),
         .ring = le16_get(wire->ring) == 1,
     };
     if (map.size == 0 || map.pool_off % 8 != 0 ||
         !cn_range_inside(map.pool_off, map.size, 0, INT64_MAX - DEVDAX_ALIGNMENT) ||
         map.access == 0 || (map.access & ~all) != 0 || le16_get(wire->ring) > 1)
         return cn_fail(CAIRN_E_PROTOCOL, "malformed region in the peer's answer");
+    uint16_t durability = le16_get(wire->durability);
+    if (durability > (map.ring ? RD_DURABILITY_EADR : 0) || (map.ring && durability == 0))
+        return cn_fail(CAIRN_E_PROTOCOL, "malformed durability in the peer's answer");
     if (map.ring && ((map.access & RD_ACCESS_WRITE) == 0 || map.size <= RD_RING_HEADER_SIZE ||
                         c->ring_header != NULL))
         return cn_fail(CAIRN_E_PROTOCOL, "malformed ring in the peer's answer");
@@ -291,6 +295,7 @@ static int map_region(const struct grant *g, const struct rd_emu_region_wire *wi
     }
     if (map.ring) {
         c->ring_header = (struct emu_ring_header *)(void *)map.base;
+        c->base.durability = (enum rd_durability)durability;
         if (map.mapped == NULL)
             __atomic_fetch_add(&c->ring_header->users, 1, __ATOMIC_SEQ_CST);
     }

@@ -5,23 +5,40 @@
 #include "rdma/rd.h"
 #include "rdma/rd_emu.h"
 #include "rdma/rd_live.h"
+#include "rdma/rd_rpma.h"
 
 static uint64_t live_counts[RD_LIVE_KIND_COUNT]; /* atomic */
 
 struct fabric_entry {
     const char *name;
-    int (*open)(struct rd_fabric **ret_fabric);
+    int (*open)(const struct rd_fabric_config *config, struct rd_fabric **ret_fabric);
 };
 
 static const struct fabric_entry fabrics[] = {
     {"emu", rd_emu_fabric_new},
+    {"rpma", rd_rpma_fabric_new},
 };
 
-int rd_fabric_open(const char *name, struct rd_fabric **ret_fabric)
+const char *rd_durability_name(enum rd_durability durability)
 {
+    switch (durability) {
+    case RD_DURABILITY_EMULATED: return "emulated";
+    case RD_DURABILITY_APM: return "apm";
+    case RD_DURABILITY_GPSPM: return "gpspm";
+    case RD_DURABILITY_EADR: return "eadr";
+    }
+    return "?";
+}
+
+int rd_fabric_open(
+    const char *name, const struct rd_fabric_config *config, struct rd_fabric **ret_fabric)
+{
+    static const struct rd_fabric_config defaults;
+    if (config == NULL)
+        config = &defaults;
     for (size_t i = 0; i < CN_ARRAY_SIZE(fabrics); i++) {
         if (strcmp(name, fabrics[i].name) == 0)
-            return fabrics[i].open(ret_fabric);
+            return fabrics[i].open(config, ret_fabric);
     }
     char names[128] = "";
     size_t used = 0;
@@ -57,6 +74,12 @@ void rd_live_get(struct rd_live *ret_live)
         .listeners = count_live(RD_LIVE_LISTENER),
         .descriptors = count_live(RD_LIVE_DESCRIPTOR),
         .threads = count_live(RD_LIVE_THREAD),
+        .devices = count_live(RD_LIVE_DEVICE),
+        .protection_domains = count_live(RD_LIVE_PROTECTION_DOMAIN),
+        .memory_regions = count_live(RD_LIVE_MEMORY_REGION),
+        .queue_pairs = count_live(RD_LIVE_QUEUE_PAIR),
+        .completion_queues = count_live(RD_LIVE_COMPLETION_QUEUE),
+        .cm_ids = count_live(RD_LIVE_CM_ID),
     };
 }
 
@@ -64,5 +87,7 @@ bool rd_live_is_zero(const struct rd_live *live)
 {
     return live->fabrics == 0 && live->endpoints == 0 && live->connections == 0 &&
            live->regions == 0 && live->mappings == 0 && live->listeners == 0 &&
-           live->descriptors == 0 && live->threads == 0;
+           live->descriptors == 0 && live->threads == 0 && live->devices == 0 &&
+           live->protection_domains == 0 && live->memory_regions == 0 && live->queue_pairs == 0 &&
+           live->completion_queues == 0 && live->cm_ids == 0;
 }

@@ -15,6 +15,12 @@ enum rd_live_kind {
     RD_LIVE_LISTENER,
     RD_LIVE_DESCRIPTOR,
     RD_LIVE_THREAD,
+    RD_LIVE_DEVICE, /* opened for use: librpma's peer and our protection domain */
+    RD_LIVE_PROTECTION_DOMAIN,
+    RD_LIVE_MEMORY_REGION,
+    RD_LIVE_QUEUE_PAIR, /* librpma's too */
+    RD_LIVE_COMPLETION_QUEUE,
+    RD_LIVE_CM_ID,
     RD_LIVE_KIND_COUNT,
 };
 

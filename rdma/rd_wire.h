@@ -28,13 +28,6 @@ struct rd_hello_wire { /* 48 bytes */
     struct le16 from_node;  /* 46: 0 unless role is NODE */
 };
 
-enum rd_wire_durability {
-    RD_DURABILITY_EMULATED = 1, /* survives the death of processes, not of the host */
-    RD_DURABILITY_APM = 2,      /* direct write to pmem: read-after-write is durable */
-    RD_DURABILITY_GPSPM = 3,    /* the participant's CPU persists */
-    RD_DURABILITY_EADR = 4,
-};
-
 struct rd_welcome_wire { /* 168 bytes */
     struct le32 magic;
     struct le16 version;
@@ -55,7 +48,7 @@ struct rd_welcome_wire { /* 168 bytes */
     struct le32 view;            /* 104 */
     struct le32 lease_ms;        /* 108 */
     uint8_t chunk_shift;         /* 112 */
-    uint8_t durability;          /* 113: enum rd_wire_durability */
+    uint8_t durability;          /* 113: enum rd_durability (rd.h) */
     uint8_t reserved0[2];
     struct le32 bytes_max;       /* 116: largest record accepted */
     uint8_t reserved[48];        /* 120 */

@@ -122,6 +122,7 @@ AT(rd_emu_region_wire, pool_off, 0);
 AT(rd_emu_region_wire, size, 8);
 AT(rd_emu_region_wire, base, 16);
 AT(rd_emu_region_wire, access, 24);
+AT(rd_emu_region_wire, durability, 26);
 AT(rd_emu_region_wire, file, 28);
 AT(rd_emu_region_wire, ring, 30);
 SIZE(rd_emu_accept_wire, 16);

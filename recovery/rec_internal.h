@@ -4,6 +4,7 @@
  *
  *   rec_node.c     the event loop and its timers
  *   rec_start.c    opening a pool is recovery: the table of steps
+ *   rec_durability.c  how rings are made durable here, or why the node does not start
  *   rec_slot.c     a slot's life: hand-out, fence, retirement, reuse
  *   rec_message.c  what coordinators and tools ask for
  *   rec_verdict.c  find or prevent at one participant; the verdict over all
@@ -23,6 +24,7 @@
 #define REC_MS UINT64_C(1000000)
 #define REC_EVENTS_MAX 64u
 #define REC_WAITERS_MAX 4u
+#define REC_REPLIES_MAX 64u /* of one guest: more than one context asks for at a time */
 
 enum rec_link_kind { REC_LINK_GUEST, REC_LINK_PEER };
 
@@ -30,6 +32,12 @@ enum rec_link_kind { REC_LINK_GUEST, REC_LINK_PEER };
 struct rec_link {
     enum rec_link_kind kind;
     struct rd_conn *conn; /* NULL: none */
+};
+
+struct rec_reply { /* an answer that found the connection's queue full */
+    struct rec_reply *next;
+    uint32_t size;
+    uint8_t message[];
 };
 
 struct rec_guest { /* an accepted connection */
@@ -42,6 +50,8 @@ struct rec_guest { /* an accepted connection */
     bool doomed; /* to be deleted at the end of the turn */
     uint64_t heard_ns;
     uint64_t ping_ns; /* a ping is out since then; 0: none */
+    struct rec_reply *replies; /* in order; at most REC_REPLIES_MAX */
+    uint32_t reply_count;
 };
 
 enum rec_peer_state { REC_PEER_DOWN, REC_PEER_CONNECTING, REC_PEER_UP };
@@ -108,6 +118,8 @@ struct rec_node {
     struct rd_conn *loop;
     struct rd_region *extent[PM_EXTENTS_MAX];
     uint32_t extent_count;
+    enum rd_durability durability; /* of the rings */
+    uint64_t loop_id;              /* of the last compare-and-swap on `loop` */
 
     struct rec_slot *slot;
     struct rec_guest *guests;
@@ -117,7 +129,9 @@ struct rec_node {
     struct rec_purge purge;
 
     uint32_t background_budget, scrub_budget;
-    uint64_t next_timer_ns, next_probe_ns, next_scrub_ns;
+    uint64_t next_probe_ns, next_scrub_ns;
+    uint64_t worked_ns;  /* last turn that did something */
+    bool hears_late;     /* doorbells may stay away for a while (rd_fabric_config.linger_us) */
     bool serving;
     bool scrub_wanted; /* slots wait for a pass */
     bool retired_full; /* a drained slot cannot be retired: no room for its final state */
@@ -126,6 +140,11 @@ struct rec_node {
 };
 
 static inline uint64_t rec_now(const struct rec_node *node) { return cn_now_ns(node->env); }
+
+/* ---- rec_node.c ---- */
+/* Does the pace allow an idle node to sleep now? In the adaptive mode it lingers after work: its
+ * peers count on that and ring seldom. */
+bool rec_may_sleep(const struct rec_node *node, uint64_t now);
 
 /* ---- rec_slot.c ---- */
 /* `slot` NULL: for a peer that only sends messages. */
@@ -147,10 +166,14 @@ bool rec_slot_may_free(void *node, uint16_t number);
 /* ---- rec_message.c ---- */
 void rec_message(
     struct rec_node *node, struct rec_guest *guest, const void *message, uint32_t size);
-/* Send a reply: body is copied behind a header. A peer that cannot take it is dropped. */
+/* Send a reply: body is copied behind a header. It waits its turn where the connection's queue is
+ * full; a peer that takes none of many is dropped. */
 void rec_reply(struct rec_node *node, struct rec_guest *guest, uint32_t type, uint32_t id,
     int status, const void *body, uint32_t size);
 void rec_guest_drop(struct rec_node *node, struct rec_guest *guest);
+/* Send replies that wait. Returns how many went. */
+uint32_t rec_reply_turn(struct rec_node *node);
+void rec_reply_forget(struct rec_guest *guest);
 /* Owners that did not answer a ping in time are fenced. */
 void rec_ping_turn(struct rec_node *node);
 
@@ -184,8 +207,13 @@ bool rec_peer_send(struct rec_node *node, struct rec_peer *peer, uint32_t type, 
     const void *body, uint32_t size);
 void rec_peer_event(struct rec_node *node, struct rec_peer *peer, const struct rd_event *event);
 
+/* ---- rec_durability.c ---- */
+CN_MUST_CHECK int rec_durability_decide(struct rec_node *node);
+
 /* ---- rec_start.c ---- */
-/* struct pm_cas over the loopback connection; `arg` is the node. */
+/* struct pm_cas over the loopback connection; `arg` is the node. One that does not come back ends
+ * the connection, with what it may still write into, and a new one is made: it may or may not have
+ * taken effect. Errors: CAIRN_E_TIMEOUT, those of rd_cas() and rd_loopback(). */
 int rec_loop_cas(void *arg, uint64_t off, uint64_t expected, uint64_t desired, uint64_t *ret_old);
 CN_MUST_CHECK int rec_start(struct rec_node *node);
 void rec_stop(struct rec_node *node);

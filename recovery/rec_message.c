@@ -6,6 +6,8 @@
  */
 #include "recovery/rec_internal.h"
 
+#include <errno.h>
+
 static uint32_t status_to_wire(int status)
 {
     return status == 0 ? 0 : (uint32_t)-status;
@@ -21,13 +23,46 @@ void rec_guest_drop(struct rec_node *node, struct rec_guest *guest)
     guest->slot = 0;
 }
 
+/* ---- replies ---- */
+
+/* Who does not take the answers is cut off; nothing is lost silently. */
+static void cut_off(struct rec_node *node, struct rec_guest *guest)
+{
+    cn_log(node->env, CN_LOG_WARNING, "slot %u: peer dropped, it takes no answer: %s", guest->slot,
+        cairn_last_error());
+    rec_guest_drop(node, guest);
+}
+
+static int keep_reply(struct rec_guest *guest, const void *message, uint32_t size)
+{
+    struct rec_reply **last = &guest->replies;
+    struct rec_reply *reply;
+
+    if (guest->reply_count == REC_REPLIES_MAX)
+        return cn_fail(CAIRN_E_LIMIT, "%u answers wait for it already", guest->reply_count);
+    reply = malloc(sizeof(*reply) + size);
+    if (reply == NULL)
+        return cn_fail(-ENOMEM, "no memory for an answer of %u bytes", size);
+    reply->next = NULL;
+    reply->size = size;
+    memcpy(reply->message, message, size);
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = reply;
+    guest->reply_count++;
+    return 0;
+}
+
 void rec_reply(struct rec_node *node, struct rec_guest *guest, uint32_t type, uint32_t id,
     int status, const void *body, uint32_t size)
 {
     struct rd_message_wire *head = (struct rd_message_wire *)(void *)node->message;
+    uint32_t whole = (uint32_t)sizeof(*head) + size;
+    int error = CAIRN_E_AGAIN;
+
     if (guest->link.conn == NULL || guest->doomed)
         return;
-    CAIRN_ASSERT(sizeof(*head) + size <= sizeof(node->message));
+    CAIRN_ASSERT(whole <= sizeof(node->message));
     head->magic = le32_make(RD_WIRE_MAGIC);
     head->type = le16_make((uint16_t)type);
     head->size = le16_make((uint16_t)size);
@@ -35,10 +70,48 @@ void rec_reply(struct rec_node *node, struct rec_guest *guest, uint32_t type, ui
     head->status = le32_make(status_to_wire(status));
     if (size != 0)
         memcpy(head + 1, body, size);
-    /* A full queue too: who does not take the answers is cut off; nothing is lost silently. */
-    if (rd_send(guest->link.conn, head, (uint32_t)sizeof(*head) + size) != 0)
-        rec_guest_drop(node, guest);
+    if (guest->replies == NULL)
+        error = rd_send(guest->link.conn, head, whole);
+    if (error == CAIRN_E_AGAIN)
+        error = keep_reply(guest, head, whole);
+    if (error != 0)
+        cut_off(node, guest);
 }
+
+uint32_t rec_reply_turn(struct rec_node *node)
+{
+    uint32_t sent = 0;
+
+    for (struct rec_guest *guest = node->guests; guest != NULL; guest = guest->next) {
+        while (guest->replies != NULL && !guest->doomed) {
+            struct rec_reply *reply = guest->replies;
+            int error = rd_send(guest->link.conn, reply->message, reply->size);
+            if (error == CAIRN_E_AGAIN)
+                break;
+            if (error != 0) {
+                cut_off(node, guest);
+                break;
+            }
+            guest->replies = reply->next;
+            guest->reply_count--;
+            free(reply);
+            sent++;
+        }
+    }
+    return sent;
+}
+
+void rec_reply_forget(struct rec_guest *guest)
+{
+    while (guest->replies != NULL) {
+        struct rec_reply *reply = guest->replies;
+        guest->replies = reply->next;
+        free(reply);
+    }
+    guest->reply_count = 0;
+}
+
+/* ---- requests ---- */
 
 static void on_grant(
     struct rec_node *node, struct rec_guest *guest, uint32_t id, const struct rd_grant_wire *ask)

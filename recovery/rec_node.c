@@ -7,12 +7,21 @@
 #include "recovery/rec_internal.h"
 
 #include <errno.h>
+#include <sched.h>
 
 #define BACKGROUND_BUDGET 16u
 #define SCRUB_BUDGET 2048u
 #define SCRUB_NS REC_MS
 #define BUSY_TIMER_NS (2 * REC_MS)
 #define IDLE_TIMER_NS (200 * REC_MS)
+/* Where peers ring only now and then (rd_fabric_config.linger_us), a record may wait for us without
+ * a doorbell: nobody waits longer than this. One that comes when all has been quiet for long rings,
+ * unless it was under way all the time. */
+#define LATE_TIMER_NS (20 * REC_MS)
+#define LATE_NS (2000 * REC_MS)
+#define EARLY_NS REC_MS /* a timer's own error: what ends a sleep sooner is a doorbell */
+/* However much is outstanding: polled for no longer than this after the last work. */
+#define CROWDED_NS (100 * REC_MS)
 
 static struct rec_guest *guest_new(struct rec_node *node, struct rd_conn *conn)
 {
@@ -69,8 +78,12 @@ static void on_guest_event(
         return;
     if (event->type == RD_EV_MESSAGE)
         rec_message(node, guest, event->data, event->size);
-    else if (event->type == RD_EV_DOWN)
+    else if (event->type == RD_EV_DOWN) {
+        if (event->text != NULL)
+            cn_log(
+                node->env, CN_LOG_INFO, "slot %u: connection lost: %s", guest->slot, event->text);
         rec_guest_drop(node, guest);
+    }
 }
 
 static void dispatch(struct rec_node *node, const struct rd_event *event)
@@ -112,6 +125,7 @@ static void reap_guests(struct rec_node *node)
         CAIRN_ASSERT(guest->slot == 0 || node->slot[guest->slot].guest != guest);
         *link = guest->next;
         rec_resolve_forget_guest(node, guest);
+        rec_reply_forget(guest);
         if (guest->link.conn != NULL)
             rd_conn_delete(guest->link.conn);
         free(guest);
@@ -150,6 +164,7 @@ uint32_t rec_node_poll(struct rec_node *node)
     done += txn_part_apply(&node->part);
     done += rec_resolve_turn(node);
     done += rec_slot_turn(node);
+    done += rec_reply_turn(node);
     rec_ping_turn(node);
     rec_purge_turn(node);
     done += background(node);
@@ -163,7 +178,7 @@ static bool has_timers(const struct rec_node *node)
     if (node->doubts != NULL || node->scrub_wanted || pm_scrub_is_due(node->store))
         return true;
     for (const struct rec_guest *guest = node->guests; guest != NULL; guest = guest->next)
-        if (guest->ping_ns != 0)
+        if (guest->ping_ns != 0 || guest->replies != NULL)
             return true;
     for (uint32_t i = 1; i < node->part.slot_count; i++)
         if (node->slot[i].part->unresolved != 0 || node->slot[i].part->retry_count != 0 ||
@@ -172,21 +187,73 @@ static bool has_timers(const struct rec_node *node)
     return false;
 }
 
+static bool has_coordinators(const struct rec_node *node)
+{
+    for (const struct rec_guest *guest = node->guests; guest != NULL; guest = guest->next)
+        if (guest->slot != 0)
+            return true;
+    return false;
+}
+
+/* The fullest ring, in records that can be worked on. */
+static uint32_t outstanding(const struct rec_node *node)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 1; i < node->part.slot_count; i++) {
+        const struct txn_part_slot *slot = node->slot[i].part;
+        if (slot->media.state == PM_SLOT_OPEN && slot->seq_max > slot->media.position_seq)
+            most = cn_max64(most, slot->seq_max - slot->media.position_seq);
+    }
+    return (uint32_t)most;
+}
+
+bool rec_may_sleep(const struct rec_node *node, uint64_t now)
+{
+    const struct cn_pace *pace = &node->config->pace;
+    uint64_t idle = now - node->worked_ns;
+    bool lingered = idle >= (uint64_t)pace->linger_us * 1000;
+    if (!cn_pace_may_sleep(pace, 0, node->part.window, lingered))
+        return false;
+    return idle >= CROWDED_NS ||
+        cn_pace_may_sleep(pace, outstanding(node), node->part.window, lingered);
+}
+
+void rec_node_rest(struct rec_node *node, uint32_t done, uint64_t deadline_ns)
+{
+    uint64_t now = rec_now(node);
+    if (done != 0)
+        node->worked_ns = now;
+    else if (rec_may_sleep(node, now))
+        rec_node_sleep(node, deadline_ns);
+    else if (node->config->pace.mode == CN_PACE_ADAPTIVE)
+        (void)sched_yield(); /* where cores are few, whom we linger for may want this one */
+}
+
 void rec_node_sleep(struct rec_node *node, uint64_t deadline_ns)
 {
-    uint64_t timer = rec_now(node) + (has_timers(node) ? BUSY_TIMER_NS : IDLE_TIMER_NS);
+    uint64_t begin = rec_now(node), wait = IDLE_TIMER_NS;
+    if (has_timers(node))
+        wait = BUSY_TIMER_NS;
+    else if (node->hears_late && begin - node->worked_ns < LATE_NS && has_coordinators(node))
+        wait = LATE_TIMER_NS;
+    uint64_t timer = begin + wait;
     rd_ep_arm(node->ep);
-    if (rec_node_poll(node) != 0)
-        return; /* it came between the last look and the arm */
+    if (rec_node_poll(node) != 0) { /* it came between the last look and the arm */
+        node->worked_ns = rec_now(node);
+        return;
+    }
     node->stats.sleeps++;
-    rd_ep_sleep(node->ep, cn_min64(timer, deadline_ns));
+    uint64_t until = cn_min64(timer, deadline_ns);
+    rd_ep_sleep(node->ep, until);
+    uint64_t now = rec_now(node);
+    if (now + EARLY_NS < until)
+        node->worked_ns = now; /* somebody rang, and may go on without ringing while we linger */
 }
 
 void rec_node_run(struct rec_node *node, const volatile int *stop)
 {
     while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE))
-        if (rec_node_poll(node) == 0)
-            rec_node_sleep(node, UINT64_MAX);
+        rec_node_rest(node, rec_node_poll(node), UINT64_MAX);
 }
 
 void rec_node_wake(struct rec_node *node)
@@ -217,6 +284,9 @@ int rec_node_open(const struct rec_node_options *options, struct rec_node **ret_
     node->fabric = options->fabric;
     node->env = options->env;
     node->pool = options->pool;
+    /* In event mode every record rings. */
+    node->hears_late = strcmp(options->fabric->ops->name, "rpma") == 0 &&
+        options->config->pace.mode != CN_PACE_EVENT;
     node->background_budget =
         options->background_budget == 0 ? BACKGROUND_BUDGET : options->background_budget;
     node->scrub_budget = options->scrub_budget == 0 ? SCRUB_BUDGET : options->scrub_budget;

@@ -12,6 +12,13 @@
 
 struct rec_node;
 
+/*
+ * The durability mode of a node's rings over a fabric (by name) on its open pool: what it states to
+ * everybody. Errors: CAIRN_E_DURABILITY (the mode that the configuration declares cannot be kept).
+ */
+CN_MUST_CHECK int rec_durability_choose(const struct txn_config_node *at, const char *fabric,
+    const struct pm_pool *pool, enum rd_durability *ret_durability);
+
 struct rec_node_options {
     const struct txn_config *config;
     uint16_t node;
@@ -28,14 +35,17 @@ struct rec_node_options {
  * Recover and start to serve: check cluster and node id, raise the incarnation, cut off what
  * earlier incarnations' peers could still write, scan, replay, redo releases, lock again what is
  * unresolved, listen. Returns while in-doubt records may remain: they are resolved in the
- * background. Errors: CAIRN_E_WRONG_CLUSTER, _WRONG_NODE, _CORRUPT_*, -EADDRINUSE (two nodes with
- * one id), -ENOMEM.
+ * background. Errors: CAIRN_E_WRONG_CLUSTER, _WRONG_NODE, _CORRUPT_*, _DURABILITY, -EADDRINUSE (two
+ * nodes with one id), those of rd_ep_open() and rd_region_new(), -ENOMEM.
  */
 CN_MUST_CHECK int rec_node_open(const struct rec_node_options *options, struct rec_node **ret_node);
 /* One turn: a bounded amount of everything. Returns how much was done; 0 = idle. */
 uint32_t rec_node_poll(struct rec_node *node);
 /* Sleep until something comes or the next timer of the node, at most until deadline_ns. */
 void rec_node_sleep(struct rec_node *node, uint64_t deadline_ns);
+/* What a loop of its own does after each rec_node_poll() that returned `done`: sleep, if the
+ * configured pace allows that now. */
+void rec_node_rest(struct rec_node *node, uint32_t done, uint64_t deadline_ns);
 /* Poll and sleep until *stop (another thread or a signal handler may set it; rec_node_wake). */
 void rec_node_run(struct rec_node *node, const volatile int *stop);
 void rec_node_wake(struct rec_node *node);
@@ -55,6 +65,7 @@ struct rec_node_stats {
     uint64_t records_rejected;                /* hostile or corrupt */
     uint64_t locks_freed;                     /* of dead owners, on meeting (R13) */
     uint64_t turns, sleeps;
+    enum rd_durability durability;
     struct pm_store_stats store;
     struct rd_counters fabric;
 };

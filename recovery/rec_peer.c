@@ -9,6 +9,7 @@
 #define RETRY_NS_MIN (10 * REC_MS)
 #define RETRY_NS_MAX (1000 * REC_MS)
 #define CONNECT_NS (1000 * REC_MS)
+#define COMPLAIN_EVERY 64u /* tries */
 
 void rec_peer_init(struct rec_node *node)
 {
@@ -38,6 +39,26 @@ static void lost(struct rec_node *node, struct rec_peer *peer)
     peer->failures++;
 }
 
+/* Why a peer is away: the first time, and then seldom. */
+static void say_down(struct rec_node *node, const struct rec_peer *peer, const char *text)
+{
+    if (peer->failures == 0 || peer->failures % COMPLAIN_EVERY == 0)
+        cn_log(node->env, CN_LOG_WARNING, "node %u: node %u (%s) is away: %s", node->id,
+            peer->config->id, peer->config->address, text);
+}
+
+static void on_down(struct rec_node *node, struct rec_peer *peer, const struct rd_event *event)
+{
+    if (event->size != 0)
+        (void)rd_wire_refusal(event->data, event->size); /* leaves its text */
+    say_down(node, peer,
+        event->size != 0           ? cairn_last_error()
+            : event->text != NULL  ? event->text
+            : event->status != 0   ? cairn_error_name(event->status)
+                                   : "connection closed");
+    lost(node, peer);
+}
+
 static void connect_to(struct rec_node *node, struct rec_peer *peer)
 {
     struct rd_hello_wire hello;
@@ -55,6 +76,7 @@ static void connect_to(struct rec_node *node, struct rec_peer *peer)
     int error = rd_connect(
         node->ep, peer->config->address, &hello, sizeof(hello), now + CONNECT_NS, &peer->link.conn);
     if (error != 0) {
+        say_down(node, peer, cairn_last_error());
         lost(node, peer);
         return;
     }
@@ -111,7 +133,7 @@ void rec_peer_event(struct rec_node *node, struct rec_peer *peer, const struct r
         for (struct rec_doubt *doubt = node->doubts; doubt != NULL; doubt = doubt->next)
             doubt->next_ask_ns = 0; /* it may have been waiting for this */
         break;
-    case RD_EV_DOWN: lost(node, peer); break;
+    case RD_EV_DOWN: on_down(node, peer, event); break;
     case RD_EV_MESSAGE: on_message(node, peer, event); break;
     default: break;
     }

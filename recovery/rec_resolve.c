@@ -30,6 +30,13 @@ enum rd_verdict rec_answer(struct rec_node *node, const struct rd_place_wire *pl
     uint16_t number = le16_get(place->slot);
     if (number < node->part.slot_count && node->slot[number].stuck)
         return RD_VERDICT_NONE;
+    /* What is in the ring and not polled yet is no reason to fence a session that lives. */
+    if (number != 0 && number < node->part.slot_count) {
+        struct txn_part_slot *slot = node->slot[number].part;
+        if (slot->media.epoch == le64_get(place->epoch) &&
+            txn_part_find(&node->part, slot, le64_get(place->seq)) == NULL)
+            (void)txn_part_poll(&node->part, slot);
+    }
     return rec_find(&finder, place);
 }
 

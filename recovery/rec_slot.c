@@ -110,7 +110,7 @@ void rec_make_welcome(
     w->pool = super->pool;
     w->incarnation = le64_make(node->pool->incarnation);
     w->view = le32_make(node->config->view);
-    w->durability = RD_DURABILITY_EMULATED;
+    w->durability = (uint8_t)node->durability;
     if (slot == NULL)
         return;
     const struct pm_slot *media = &slot->part->media;

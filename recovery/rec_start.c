@@ -4,6 +4,7 @@
  * after a crash in or behind it. The order matters (design section 6):
  *
  *   identity      nothing is touched in a pool of another cluster or node
+ *   durability    how rings are made durable is decided, or the start refused
  *   incarnation   raised and durable: from here on old lock tags count as unlocked
  *   fabric        memory registered; nobody listens yet
  *   quarantine    what peers of earlier incarnations could still write is cut off
@@ -28,27 +29,86 @@
 #define NODE_OUTSTANDING 64u
 #define NODE_MEMORY (64u * 1024)
 
+/* Whatever is under way on it ends here: a late completion must not write into the next one's word.
+ */
+static int remake_loop(struct rec_node *node)
+{
+    if (node->loop != NULL)
+        rd_conn_delete(node->loop);
+    node->loop = NULL;
+    return rd_loopback(node->loop_ep, node->extent, node->extent_count, &node->loop);
+}
+
+/* The operation did not come back: `error` says why. */
+static int loop_failed(struct rec_node *node, int error)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+    cn_log(node->env, CN_LOG_ERROR, "%s; the connection is made anew", text);
+    if (remake_loop(node) != 0)
+        cn_log(node->env, CN_LOG_ERROR, "node %u: loopback: %s", node->id, cairn_last_error());
+    return cn_fail(error, "%s", text);
+}
+
+/* An event of the loopback endpoint. True: the operation is over, *ret_error says how. */
+static bool loop_event(struct rec_node *node, const struct rd_event *event, int *ret_error)
+{
+    bool mine = event->type == RD_EV_COMPLETION && event->wr_id == node->loop_id;
+    const char *text = event->type == RD_EV_DOWN ? event->text : NULL;
+
+    *ret_error = event->status;
+    if (mine && event->status == 0)
+        return true;
+    if (!mine && event->type != RD_EV_DOWN)
+        return false;
+    int error = event->status != 0 ? event->status : CAIRN_E_NODE_DOWN;
+    *ret_error = loop_failed(node,
+        cn_fail(error, "node %u: its own fabric failed: %s", node->id,
+            text != NULL ? text : cairn_error_name(error)));
+    return true;
+}
+
+static int await_loop(struct rec_node *node, uint64_t deadline)
+{
+    const struct cn_pace *pace = &node->config->pace;
+    uint32_t idle = 0;
+    bool armed = false;
+
+    for (;;) {
+        struct rd_event event;
+        int error;
+        if (rd_poll(node->loop_ep, &event, 1) == 1) {
+            if (loop_event(node, &event, &error))
+                return error;
+        } else if (rec_now(node) >= deadline) {
+            return loop_failed(node,
+                cn_fail(CAIRN_E_TIMEOUT, "node %u: its own fabric does not answer", node->id));
+        } else if (armed) { /* and looked at again since */
+            rd_ep_sleep(node->loop_ep, deadline);
+            armed = false;
+        } else if (cn_pace_may_sleep(pace, 0, LOOP_OUTSTANDING, ++idle > pace->spins)) {
+            rd_ep_arm(node->loop_ep);
+            armed = true;
+        }
+    }
+}
+
 int rec_loop_cas(void *arg, uint64_t off, uint64_t expected, uint64_t desired, uint64_t *ret_old)
 {
     struct rec_node *node = arg;
     uint64_t *old = rd_ep_memory(node->loop_ep);
     uint64_t deadline = rec_now(node) + LOOP_WAIT_NS;
-    int error = rd_cas(node->loop, 1, off, expected, desired, old, RD_SIGNALED);
-    if (error != 0)
-        return error;
-    for (;;) {
-        struct rd_event event;
-        if (rd_poll(node->loop_ep, &event, 1) == 1) {
-            if (event.status != 0)
-                return event.status;
-            *ret_old = *old;
-            return 0;
-        }
-        if (rec_now(node) >= deadline)
-            return cn_fail(CAIRN_E_TIMEOUT, "node %u: its own fabric does not answer", node->id);
-        rd_ep_arm(node->loop_ep);
-        rd_ep_sleep(node->loop_ep, deadline);
-    }
+    int error = node->loop == NULL ? remake_loop(node) : 0;
+    if (error == 0)
+        error = rd_cas(node->loop, ++node->loop_id, off, expected, desired, old, RD_SIGNALED);
+    if (error == CAIRN_E_NODE_DOWN || error == CAIRN_E_FENCED)
+        return loop_failed(node, error);
+    if (error == 0)
+        error = await_loop(node, deadline);
+    if (error == 0)
+        *ret_old = *old;
+    return error;
 }
 
 static int check_identity(struct rec_node *node)
@@ -89,6 +149,7 @@ static int region(struct rec_node *node, uint64_t off, uint64_t size, unsigned a
         .pool_off = off,
         .size = size,
         .fd = node->pool->fd,
+        .durability = access & RD_ACCESS_WRITE ? node->durability : 0,
     };
     return rd_region_new(node->ep, &memory, access, ret_region);
 }
@@ -99,8 +160,9 @@ static int open_endpoints(struct rec_node *node)
         .env = node->env,
         .connections_max = node->part.slot_count + 2 * node->config->node_count + 32,
         .outstanding_max = NODE_OUTSTANDING,
-        .memory_size = NODE_MEMORY,
+        .memory_size = NODE_MEMORY, /* for compare-and-swaps: nothing of it is for rings */
         .name = "node",
+        .address = node->config->node[node->shard].address,
     };
     config.connections_max += node->pool->super.geometry.slot_count;
     int error = rd_ep_open(node->fabric, &config, &node->ep);
@@ -241,6 +303,7 @@ static const struct {
     int (*run)(struct rec_node *node);
 } start_steps[] = {
     {"identity", check_identity},
+    {"durability", rec_durability_decide},
     {"incarnation", raise_incarnation},
     {"fabric", open_fabric},
     {"quarantine", quarantine},
@@ -264,9 +327,10 @@ int rec_start(struct rec_node *node)
     }
     node->stats.open_ns = rec_now(node) - begin;
     cn_log(node->env, CN_LOG_INFO,
-        "node %u serves: incarnation %llu, %llu records found, %llu replayed, %llu in doubt, %.1f "
-        "ms",
-        node->id, (unsigned long long)node->stats.incarnation,
+        "node %u serves: durability %s, incarnation %llu, %llu records found, %llu replayed, %llu "
+        "in doubt, %.1f ms",
+        node->id, rd_durability_name(node->durability),
+        (unsigned long long)node->stats.incarnation,
         (unsigned long long)node->stats.records_found,
         (unsigned long long)node->stats.records_replayed,
         (unsigned long long)node->stats.records_in_doubt_at_start,

@@ -24,6 +24,7 @@ void rec_node_stats(const struct rec_node *node, struct rec_node_stats *ret)
     ret->applied = node->part.stats.applied;
     ret->tombstones = node->part.stats.tombstones;
     ret->records_rejected = node->part.stats.rejected;
+    ret->durability = node->durability;
     pm_store_stats(node->store, &ret->store);
     rd_ep_counters(node->ep, &ret->fabric);
 }
@@ -64,7 +65,7 @@ char *rec_stats_json(const struct rec_node *node)
     json_t *root = json_object();
     json_object_set_new(root, "node", json_integer(node->id));
     json_object_set_new(root, "incarnation", counter(s.incarnation));
-    json_object_set_new(root, "durability", json_string("emulated"));
+    json_object_set_new(root, "durability", json_string(rd_durability_name(s.durability)));
     json_object_set_new(root, "open_us", counter(s.open_ns / 1000));
     json_object_set_new(root, "slots", slots_json(&s));
     json_object_set_new(root, "space", space_json(&s));

@@ -59,7 +59,8 @@ static void write_config(FILE *f, const struct init *in)
         "all.\n"
         "# Relative paths are relative to its folder. docs/configuration.md explains it.\n\n"
         "cluster = \"%s\"; # made by `cairn init`; pools carry it\n"
-        "fabric = \"emu\"; # emulated RDMA: all processes on one machine\n\n",
+        "fabric = \"emu\"; # emulated RDMA: all processes on one machine;\n"
+        "                # or \"rpma\": an address is \"IP:PORT\" of an RDMA device\n\n",
         uuid);
     write_nodes(f, in);
     write_tables(f, in);
@@ -71,7 +72,11 @@ static void write_config(FILE *f, const struct init *in)
         "    # lease_ms = 1000;     # a silent lock owner is fenced after this\n"
         "    # resolve_ms = 500;    # an unmarked record is resolved after this\n"
         "    # verdict_s = 86400;   # verdicts are kept for this long\n"
-        "};\n");
+        "};\n"
+        "# nodes[].persistence = \"auto\" (or \"apm\", \"gpspm\", \"eadr\", \"emulated\"): how a\n"
+        "# pool is made durable; \"apm\" only where the NIC writes to pmem directly (DDIO off).\n"
+        "# completion = { mode = \"adaptive\"; threshold = 0.7; spins = 2000; linger_us = 200; };\n"
+        "# fabric_options = { device = \"mlx5_0\"; queue_pairs = 2; atomics = \"nic\"; };\n");
 }
 
 static int make_file(const struct tl_command *self, const struct init *in, char path[PATH_MAX])

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * cmd_inspect.c: `cairn inspect`: a look at a pool file, which never changes a byte of it, or at a
- * running node.
+ * running node. Of a pool it says how a node would make it durable: with a configuration as that
+ * declares, without one as "auto" does over the fabric `rpma`.
  */
+#include "recovery/rec_node.h"
 #include "tools/tl_live.h"
 #include "tools/tl_pool.h"
 
@@ -22,6 +24,49 @@ static void print(const struct inspect *in, json_t *root)
     json_decref(root);
 }
 
+/* The node of the configuration whose pool this is, by id. */
+static int find_pool_node(
+    const struct txn_config *config, uint16_t id, const struct txn_config_node **ret_node)
+{
+    *ret_node = txn_config_find_node(config, id);
+    if (*ret_node == NULL)
+        return cn_fail(CAIRN_E_CONFIG, "%s: there is no node %u in it", config->path, id);
+    return 0;
+}
+
+static int add_durability(const struct inspect *in, const char *path, json_t *root)
+{
+    struct txn_config_node automatic = {.persistence = TXN_PERSISTENCE_AUTO};
+    const struct txn_config_node *at = &automatic;
+    struct txn_config *config = NULL;
+    enum rd_durability mode;
+    struct pm_pool *pool;
+    int rc = pm_pool_open(path, PM_OPEN_READ_ONLY, 0, cn_env_system(), &pool);
+
+    if (rc != 0)
+        return rc;
+    if (in->config != NULL) {
+        rc = txn_config_load(in->config, &config);
+        if (rc == 0)
+            rc = find_pool_node(config, pool->super.node, &at);
+    }
+    if (rc == 0) {
+        const char *fabric = config != NULL ? config->fabric : "rpma";
+        bool kept = rec_durability_choose(at, fabric, pool, &mode) == 0;
+        (void)json_object_set_new(root, "pmem", json_boolean(pool->is_pmem));
+        (void)json_object_set_new(
+            root, "persistence", json_string(txn_persistence_name(at->persistence)));
+        (void)json_object_set_new(
+            root, "durability", kept ? json_string(rd_durability_name(mode)) : json_null());
+        if (!kept)
+            (void)json_object_set_new(root, "durability_error", json_string(cairn_last_error()));
+    }
+    if (config != NULL)
+        txn_config_free(&config);
+    pm_pool_close(&pool);
+    return rc;
+}
+
 static int inspect_pool(const struct inspect *in, const char *path)
 {
     struct tl_pool_look look;
@@ -32,8 +77,12 @@ static int inspect_pool(const struct inspect *in, const char *path)
     struct tl_progress *progress = tl_progress_start(what);
     int rc = tl_pool_look(path, in->check, &look, &root);
     tl_progress_end(progress);
-    if (rc != 0)
+    if (rc == 0)
+        rc = add_durability(in, path, root);
+    if (rc != 0) {
+        json_decref(root);
         return tl_cairn_error(in->self, rc, in->json);
+    }
     print(in, root);
     if (look.errors != 0) {
         (void)tl_error(in->self, "%s: %llu errors found", path, (unsigned long long)look.errors);
@@ -72,19 +121,25 @@ static int stats_by_config(const struct inspect *in, json_t **ret_stats)
     if (node == NULL)
         rc = cn_fail(CAIRN_E_CONFIG, "%s: there is no node with id or address %s in it",
             in->config, in->node);
-    else
-        rc = tl_live_stats(
-            config->fabric, node->address, &config->cluster, node->id, ret_stats);
+    else {
+        const struct tl_live_node target = {
+            .fabric = config->fabric,
+            .options = &config->fabric_config,
+            .address = node->address,
+            .cluster = config->cluster,
+            .node = node->id,
+        };
+        rc = tl_live_stats(&target, ret_stats);
+    }
     txn_config_free(&config);
     return rc;
 }
 
 static int inspect_node(const struct inspect *in)
 {
-    static const struct cn_uuid whichever;
+    const struct tl_live_node whoever = {.address = in->node};
     json_t *stats = NULL;
-    int rc = in->config != NULL ? stats_by_config(in, &stats)
-                                : tl_live_stats("emu", in->node, &whichever, 0, &stats);
+    int rc = in->config != NULL ? stats_by_config(in, &stats) : tl_live_stats(&whoever, &stats);
     if (rc != 0)
         return tl_cairn_error(in->self, rc, in->json);
     print(in, stats);
@@ -104,7 +159,8 @@ static int run(const struct tl_command *self, int argc, char **argv)
             .text = &in.node},
         {.name = "config",
             .arg = "FILE",
-            .help = "with --node: find the node in it, and check its cluster",
+            .help = "with --node: find the node in it, and check its cluster; with POOL: how this "
+                    "configuration makes it durable",
             .text = &in.config},
         {.name = "json", .help = "print one JSON object with stable keys", .flag = &in.json},
         {.name = NULL},
@@ -115,15 +171,15 @@ static int run(const struct tl_command *self, int argc, char **argv)
         return rc;
     if ((in.node == NULL) != (argc - first == 1))
         return tl_error(self, "give either one POOL or --node ADDR; try `cairn inspect --help`");
-    if (in.node != NULL ? in.check : in.config != NULL)
-        return tl_error(self, "--check is for a POOL, --config for --node");
+    if (in.node != NULL && in.check)
+        return tl_error(self, "--check is for a POOL");
     cn_env_system_log_level(CN_LOG_ERROR);
     return in.node != NULL ? inspect_node(&in) : inspect_pool(&in, argv[first]);
 }
 
 const struct tl_command cmd_inspect = {
     .name = "inspect",
-    .args = "[--check] [--json] POOL | --node ADDR [--config FILE] [--json]",
+    .args = "[--check] [--json] [--config FILE] POOL | --node ADDR [--config FILE] [--json]",
     .summary = "Look at a pool (changes no byte of it), or at a running node.",
     .example = "  cairn inspect --check /dev/shm/bank/n1.pool\n"
                "  cairn inspect --node /dev/shm/bank/n1.sock --json\n"

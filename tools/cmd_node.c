@@ -67,9 +67,7 @@ static int create_pool(struct node *n)
 
 static int make_pool_if_missing(struct node *n)
 {
-    if (access(n->place->pool, F_OK) != 0 && errno == ENOENT)
-        return create_pool(n);
-    return 0;
+    return pm_pool_is_missing(n->place->pool) ? create_pool(n) : 0;
 }
 
 static int open_pool(struct node *n)
@@ -84,8 +82,8 @@ static int open_pool(struct node *n)
     } while (rc == CAIRN_E_POOL_BUSY && waited_ms < n->wait_s * 1000 && !stop);
     if (rc == CAIRN_E_NOT_A_POOL)
         return cn_fail_context(rc,
-            "node %u: if the making of this pool was interrupted, remove the file and start "
-            "again: ",
+            "node %u: if the making of this pool was interrupted, remove the file (zero the first "
+            "8 KiB of a devdax device) and start again: ",
             n->place->id);
     return rc;
 }
@@ -98,7 +96,7 @@ static int open_node(struct node *n, uint64_t id)
     if (n->place == NULL)
         return cn_fail(CAIRN_E_CONFIG, "%s: there is no node %llu in it", n->config->path,
             (unsigned long long)id);
-    rc = rd_fabric_open(n->config->fabric, &n->fabric);
+    rc = txn_config_open_fabric(n->config, &n->fabric);
     if (rc != 0)
         return rc;
     rc = make_pool_if_missing(n);

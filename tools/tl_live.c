@@ -41,8 +41,10 @@ static int fail_down(const struct live *l, const struct rd_event *event)
         return cn_fail_context(rc, "%s: refused: ", l->address);
     }
     rc = event->status != 0 ? event->status : CAIRN_E_NODE_DOWN;
+    if (event->text != NULL)
+        return cn_fail(rc, "%s: %s", l->address, event->text);
     return cn_fail(rc,
-        "%s: the node cannot be reached (%s); is it running, and is this its socket?", l->address,
+        "%s: the node cannot be reached (%s); is it running, and is this its address?", l->address,
         cairn_error_name(rc));
 }
 
@@ -114,25 +116,27 @@ static int ask(struct live *l, json_t **ret_stats)
     }
 }
 
-int tl_live_stats(const char *fabric, const char *address, const struct cn_uuid *cluster,
-    uint16_t node, json_t **ret_stats)
+int tl_live_stats(const struct tl_live_node *target, json_t **ret_stats)
 {
-    struct live l = {.address = address};
+    struct live l = {.address = target->address};
+    const char *fabric = target->fabric;
     const struct rd_ep_config config = {
         .env = cn_env_system(),
         .connections_max = 1,
         .outstanding_max = 8,
-        .memory_size = 4096,
+        .memory_size = 4096, /* nothing is read or written: none of it is for rings */
         .name = "inspect",
     };
-    int rc = rd_fabric_open(fabric, &l.fabric);
 
+    if (fabric == NULL)
+        fabric = txn_is_ip_address(target->address) ? "rpma" : "emu";
+    int rc = rd_fabric_open(fabric, target->options, &l.fabric);
     if (rc != 0)
         return rc;
     l.deadline_ns = cn_now_ns(cn_env_system()) + DEADLINE_NS;
     rc = rd_ep_open(l.fabric, &config, &l.ep);
     if (rc == 0) {
-        rc = connect_tool(&l, cluster, node);
+        rc = connect_tool(&l, &target->cluster, target->node);
         if (rc == 0)
             rc = ask(&l, ret_stats);
         if (l.conn != NULL)

@@ -8,9 +8,16 @@
 #include "tools/tl.h"
 #include "txn/txn_config.h"
 
-/* `cluster` zero and `node` 0: whoever answers at the address. Errors: those of connecting
- * (CAIRN_E_NODE_DOWN, a refusal's), CAIRN_E_TIMEOUT, _PROTOCOL. */
-CN_MUST_CHECK int tl_live_stats(const char *fabric, const char *address,
-    const struct cn_uuid *cluster, uint16_t node, json_t **ret_stats);
+/* Whom to ask. */
+struct tl_live_node {
+    const char *fabric;                     /* NULL: the one that the address has the form of */
+    const struct rd_fabric_config *options; /* of the fabric; NULL: defaults */
+    const char *address;
+    struct cn_uuid cluster; /* zero, with node 0: whoever answers at the address */
+    uint16_t node;
+};
+/* Errors: those of opening the fabric (CAIRN_E_NO_DEVICE, ...), of connecting (CAIRN_E_NODE_DOWN,
+ * _UNREACHABLE, _REJECTED, ..., a refusal's), CAIRN_E_TIMEOUT, _PROTOCOL. */
+CN_MUST_CHECK int tl_live_stats(const struct tl_live_node *target, json_t **ret_stats);
 
 #endif

@@ -14,6 +14,7 @@ int txn_cluster_open(struct txn_config *config, struct rd_fabric *fabric, const 
 {
     struct cairn *cluster = calloc(1, sizeof(*cluster));
     static const struct cairn_options defaults = CAIRN_OPTIONS_DEFAULT;
+    static const struct cn_pace none, pace = CN_PACE_DEFAULT;
 
     if (cluster == NULL)
         return cn_fail(-ENOMEM, "a cluster handle");
@@ -21,7 +22,7 @@ int txn_cluster_open(struct txn_config *config, struct rd_fabric *fabric, const 
     cluster->fabric = fabric;
     cluster->env = env;
     cluster->options = defaults;
-    cluster->spins = 2000;
+    cluster->pace = memcmp(&config->pace, &none, sizeof(none)) == 0 ? pace : config->pace;
     if (options != NULL) {
         /* A caller built against a shorter struct leaves the rest at its default. */
         if (options->size < offsetof(struct cairn_options, connect_timeout_ms) ||
@@ -52,7 +53,7 @@ int cairn_open(
     int rc = txn_config_load(config_path, &config);
     if (rc != 0)
         return rc;
-    rc = rd_fabric_open(config->fabric, &fabric);
+    rc = txn_config_open_fabric(config, &fabric);
     if (rc != 0)
         goto err_config;
     rc = txn_cluster_open(config, fabric, cn_env_system(), options, ret_cluster);
@@ -129,13 +130,14 @@ void cairn_ctx_close(struct cairn_ctx **ctx_ptr)
 
 /* ---- transactions ---- */
 
+CN_HOT
 int cairn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
 {
     enter(ctx);
     return leave(ctx, txn_begin(ctx, ret_tx));
 }
 
-static int check_active(const struct cairn_tx *tx)
+static inline int check_active(const struct cairn_tx *tx)
 {
     if (!tx->ctx->tx_open)
         return cn_fail(CAIRN_E_STATE, "the transaction has ended");
@@ -145,20 +147,27 @@ static int check_active(const struct cairn_tx *tx)
     return 0;
 }
 
+CN_HOT
 int cairn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
 {
     enter(tx->ctx);
     int rc = check_active(tx);
     if (rc != 0)
         return leave(tx->ctx, rc);
-    rc = txn_get_many(tx, reads, count);
+    rc = count == 1 ? txn_get(tx, reads) : txn_get_many(tx, reads, count);
     return leave(tx->ctx, rc == 0 ? 0 : txn_doom(tx, rc));
 }
 
-static int get_one(struct cairn_tx *tx, struct cairn_read *r, size_t *ret_size)
+static inline int get_one(struct cairn_tx *tx, struct cairn_read *r, size_t *ret_size)
 {
-    int rc = cairn_get_many(tx, r, 1);
-
+    enter(tx->ctx);
+    int rc = check_active(tx);
+    if (rc == 0) {
+        rc = txn_get(tx, r);
+        if (rc != 0)
+            rc = txn_doom(tx, rc);
+    }
+    (void)leave(tx->ctx, rc);
     if (rc != 0)
         return rc;
     if (r->status == CAIRN_E_NOT_FOUND)
@@ -170,6 +179,7 @@ static int get_one(struct cairn_tx *tx, struct cairn_read *r, size_t *ret_size)
     return r->status;
 }
 
+CN_HOT
 int cairn_get(struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size, void *buf,
     size_t buf_size, size_t *ret_size)
 {
@@ -179,6 +189,7 @@ int cairn_get(struct cairn_tx *tx, uint32_t table, const void *key, size_t key_s
     return get_one(tx, &r, ret_size);
 }
 
+CN_HOT
 int cairn_get_for_update(struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size,
     void *buf, size_t buf_size, size_t *ret_size)
 {
@@ -192,6 +203,7 @@ int cairn_get_for_update(struct cairn_tx *tx, uint32_t table, const void *key, s
     return get_one(tx, &r, ret_size);
 }
 
+CN_HOT
 static int write_key(struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size,
     enum txn_write write, const void *value, size_t value_size)
 {
@@ -209,6 +221,7 @@ static int write_key(struct cairn_tx *tx, uint32_t table, const void *key, size_
     return leave(tx->ctx, rc);
 }
 
+CN_HOT
 int cairn_put(struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size,
     const void *value, size_t value_size)
 {
@@ -220,6 +233,7 @@ int cairn_delete(struct cairn_tx *tx, uint32_t table, const void *key, size_t ke
     return write_key(tx, table, key, key_size, TXN_WRITE_DELETE, NULL, 0);
 }
 
+CN_HOT
 int cairn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
 {
     enter(tx->ctx);

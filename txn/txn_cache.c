@@ -10,6 +10,11 @@
  * LIVE; the hint is guarded by a sequence count (odd: being written) and updated in place, so that
  * a steady working set recycles nothing.
  *
+ * `near` finds most entries without a grace-period lock and a walk: a direct-mapped array of entry
+ * numbers by hash. Entries are never unmapped while the cache is open, and who comes this way
+ * looks at the identity inside the sequence count, as it is set inside one too. So what is there
+ * under another identity, or being replaced, is a miss here and is looked up the long way.
+ *
  * Fields are relaxed atomics: a reader may look at an entry that is being written and finds that
  * out by the sequence count.
  *
@@ -55,15 +60,12 @@ struct txn_cache {
     struct cds_lfht *table;
     struct call_rcu_data *worker;
     struct entry *entry;
+    _Atomic uint32_t *near;
     uint32_t capacity, entry_count;
     _Atomic uint64_t free_head; /* tag << 32 | index; the tag keeps a stale head from matching */
     _Atomic uint32_t live;
     _Atomic uint32_t pending; /* wait for their grace period */
     _Atomic uint32_t hand;
-};
-
-struct key {
-    uint64_t place, hash;
 };
 
 static uint64_t load(const _Atomic uint64_t *p)
@@ -165,18 +167,30 @@ static void pack(uint64_t word[HINT_WORDS], uint64_t incarnation, const struct t
     word[5] = (uint64_t)hint->item_size | (uint64_t)hint->class_ << 32;
 }
 
-/* False: somebody writes it now, and what they write is as good. */
-static bool write_hint(struct entry *entry, const uint64_t word[HINT_WORDS])
+/* False: somebody writes it now. */
+static bool begin_write(struct entry *entry, uint32_t *ret_sequence)
 {
-    uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+    *ret_sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+    return *ret_sequence % 2 == 0 &&
+        atomic_compare_exchange_strong_explicit(&entry->sequence, ret_sequence, *ret_sequence + 1,
+            memory_order_acquire, memory_order_relaxed);
+}
 
-    if (sequence % 2 != 0 ||
-        !atomic_compare_exchange_strong_explicit(
-            &entry->sequence, &sequence, sequence + 1, memory_order_acquire, memory_order_relaxed))
-        return false;
+static void end_write(struct entry *entry, uint32_t sequence, const uint64_t word[HINT_WORDS])
+{
     for (unsigned i = 0; i < HINT_WORDS; i++)
         atomic_store_explicit(&entry->word[i], word[i], memory_order_release);
     atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
+}
+
+/* False: somebody writes it now, and what they write is as good. */
+static bool write_hint(struct entry *entry, const uint64_t word[HINT_WORDS])
+{
+    uint32_t sequence;
+
+    if (!begin_write(entry, &sequence))
+        return false;
+    end_write(entry, sequence, word);
     return true;
 }
 
@@ -189,6 +203,63 @@ static bool read_hint(struct entry *entry, uint64_t word[HINT_WORDS])
         word[i] = atomic_load_explicit(&entry->word[i], memory_order_acquire);
     return before % 2 == 0 &&
         before == atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+}
+
+/* ---- the short way ---- */
+
+struct key {
+    uint64_t place, hash;
+};
+
+static _Atomic uint32_t *near_at(struct txn_cache *cache, const struct key *key)
+{
+    uint64_t h = key->hash ^ key->place * UINT64_C(0x9e3779b97f4a7c15);
+    return &cache->near[(h >> 32 ^ h) & (cache->capacity - 1)];
+}
+
+static struct entry *near_entry(struct txn_cache *cache, const struct key *key)
+{
+    return &cache->entry[atomic_load_explicit(near_at(cache, key), memory_order_relaxed)];
+}
+
+static void bring_near(struct txn_cache *cache, const struct key *key, const struct entry *entry)
+{
+    atomic_store_explicit(
+        near_at(cache, key), (uint32_t)(entry - cache->entry), memory_order_relaxed);
+}
+
+static inline bool is_live_as(const struct entry *entry, const struct key *key)
+{
+    return atomic_load_explicit(&entry->place, memory_order_acquire) == key->place &&
+        atomic_load_explicit(&entry->hash, memory_order_acquire) == key->hash &&
+        atomic_load_explicit(&entry->state, memory_order_acquire) == ENTRY_LIVE;
+}
+
+static inline bool read_near(struct entry *entry, const struct key *key, uint64_t word[HINT_WORDS])
+{
+    uint32_t before = atomic_load_explicit(&entry->sequence, memory_order_acquire);
+
+    if (!is_live_as(entry, key) || before % 2 != 0)
+        return false;
+    for (unsigned i = 0; i < HINT_WORDS; i++)
+        word[i] = atomic_load_explicit(&entry->word[i], memory_order_acquire);
+    return before == atomic_load_explicit(&entry->sequence, memory_order_relaxed);
+}
+
+/* False: it is not there; or somebody writes it, and the long way finds that out. */
+CN_HOT
+static bool write_near(struct entry *entry, const struct key *key, const uint64_t word[HINT_WORDS])
+{
+    uint64_t same[HINT_WORDS];
+    uint32_t sequence;
+
+    if (!is_live_as(entry, key) || !begin_write(entry, &sequence))
+        return false;
+    bool mine = is_live_as(entry, key);
+    for (unsigned i = 0; i < HINT_WORDS && !mine; i++)
+        same[i] = load(&entry->word[i]);
+    end_write(entry, sequence, mine ? word : same);
+    return mine;
 }
 
 static struct key make_key(uint16_t node, uint32_t table, uint64_t hash)
@@ -218,23 +289,29 @@ static struct entry *look_up(struct txn_cache *cache, const struct key *key)
     return node == NULL ? NULL : caa_container_of(node, struct entry, node);
 }
 
+CN_HOT
 bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
     uint64_t hash, struct txn_hint *ret_hint)
 {
     struct key key = make_key(node, table, hash);
     uint64_t word[HINT_WORDS];
-    bool found = false;
+    struct entry *entry = near_entry(cache, &key);
 
-    urcu_bp_read_lock();
-    struct entry *entry = look_up(cache, &key);
-    if (entry != NULL && read_hint(entry, word) && word[0] != 0 && word[0] == incarnation) {
-        found = true;
-        if (atomic_load_explicit(&entry->used, memory_order_relaxed) == 0)
-            atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
+    if (!read_near(entry, &key, word)) {
+        urcu_bp_read_lock();
+        entry = look_up(cache, &key);
+        if (entry != NULL)
+            bring_near(cache, &key, entry);
+        if (entry != NULL && !read_hint(entry, word))
+            entry = NULL;
+        urcu_bp_read_unlock();
+        if (entry == NULL)
+            return false;
     }
-    urcu_bp_read_unlock();
-    if (!found)
+    if (word[0] == 0 || word[0] != incarnation)
         return false;
+    if (atomic_load_explicit(&entry->used, memory_order_relaxed) == 0)
+        atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
     *ret_hint = (struct txn_hint){
         .item = word[1],
         .version = word[2],
@@ -261,29 +338,42 @@ static struct entry *take_entry(struct txn_cache *cache)
     return NULL;
 }
 
+/* Taken and never in the table: no grace period. */
+static void give_back(struct txn_cache *cache, struct entry *entry)
+{
+    atomic_store_explicit(&entry->state, ENTRY_FREE, memory_order_relaxed);
+    push_free(cache, entry);
+    atomic_fetch_sub_explicit(&cache->live, 1, memory_order_relaxed);
+}
+
 /* A key that is not there yet. Read lock held. */
 static void insert(struct txn_cache *cache, const struct key *key, const uint64_t *word)
 {
     struct entry *entry = take_entry(cache);
+    uint32_t sequence;
     if (entry == NULL)
         return;
+    if (!begin_write(entry, &sequence)) { /* who came the short way, for what it was before */
+        give_back(cache, entry);
+        return;
+    }
     store(&entry->place, key->place);
     store(&entry->hash, key->hash);
     atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
-    (void)write_hint(entry, word);
+    end_write(entry, sequence, word);
     cds_lfht_node_init(&entry->node);
     struct cds_lfht_node *there = cds_lfht_add_unique(
         cache->table, table_hash(key), match, key, &entry->node);
     if (there != &entry->node) {
         (void)write_hint(caa_container_of(there, struct entry, node), word);
-        atomic_store_explicit(&entry->state, ENTRY_FREE, memory_order_relaxed);
-        push_free(cache, entry); /* it was never in the table: no grace period */
-        atomic_fetch_sub_explicit(&cache->live, 1, memory_order_relaxed);
+        give_back(cache, entry);
         return;
     }
     atomic_store(&entry->state, ENTRY_LIVE);
+    bring_near(cache, key, entry);
 }
 
+CN_HOT
 void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
     uint64_t hash, const struct txn_hint *hint)
 {
@@ -291,11 +381,14 @@ void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation,
     uint64_t word[HINT_WORDS];
 
     pack(word, incarnation, hint);
+    if (write_near(near_entry(cache, &key), &key, word))
+        return;
     urcu_bp_read_lock();
     struct entry *entry = look_up(cache, &key);
-    if (entry != NULL)
+    if (entry != NULL) {
         (void)write_hint(entry, word);
-    else
+        bring_near(cache, &key, entry);
+    } else
         insert(cache, &key, word);
     urcu_bp_read_unlock();
 }
@@ -351,10 +444,13 @@ int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
     cache->entry = calloc(cache->entry_count, sizeof(struct entry));
     if (cache->entry == NULL)
         goto err_cache;
+    cache->near = calloc(cache->capacity, sizeof(*cache->near));
+    if (cache->near == NULL)
+        goto err_entry;
     cache->table = cds_lfht_new_flavor(
         cache->capacity, cache->capacity, cache->capacity, 0, &urcu_bp_flavor, NULL);
     if (cache->table == NULL)
-        goto err_entry;
+        goto err_near;
     cache->worker = urcu_bp_create_call_rcu_data(URCU_CALL_RCU_RT, -1);
     if (cache->worker == NULL)
         goto err_table;
@@ -374,6 +470,8 @@ int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
 
 err_table:
     (void)cds_lfht_destroy(cache->table, NULL);
+err_near:
+    free(cache->near);
 err_entry:
     free(cache->entry);
 err_cache:
@@ -399,6 +497,7 @@ void txn_cache_close(struct txn_cache **cache)
     int rc = cds_lfht_destroy(c->table, NULL);
     CAIRN_ASSERT(rc == 0);
     urcu_bp_call_rcu_data_free(c->worker);
+    free(c->near);
     free(c->entry);
     free(c);
     *cache = NULL;

@@ -17,7 +17,7 @@ struct cairn {
     struct cairn_options options;
     struct txn_cache *cache;
     uint32_t contexts; /* atomic */
-    uint32_t spins;    /* polls of a context before it sleeps; the harness sets 0 */
+    struct cn_pace pace; /* of contexts; the harness sets its spins to 0 */
 };
 
 /* As cairn_open(), over a given configuration, fabric and environment. Owner: the caller keeps

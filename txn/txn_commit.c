@@ -5,7 +5,7 @@
  */
 #include "txn/txn_ctx.h"
 
-static unsigned step(struct cairn_tx *tx, enum txn_event event)
+static inline unsigned step(struct cairn_tx *tx, enum txn_event event)
 {
     enum txn_state next;
     unsigned actions;
@@ -27,9 +27,10 @@ static enum txn_event failed(struct cairn_tx *tx, int error)
     return TXN_EVENT_FAILED;
 }
 
+CN_HOT
 static enum txn_event act_log(struct cairn_tx *tx)
 {
-    uint64_t deadline = txn_op_deadline(tx->ctx);
+    uint64_t deadline = TXN_LATER;
     bool posted = false;
 
     if (tx->ctx->lost != 0)
@@ -54,14 +55,16 @@ static enum txn_event act_log(struct cairn_tx *tx)
     return TXN_EVENT_CUT;
 }
 
+CN_HOT
 static enum txn_event act_validate(struct cairn_tx *tx)
 {
     if (tx->state == TXN_STATE_VALIDATE && CN_MUTANT(c_log_before_validate))
         return TXN_EVENT_VALIDATED;
-    int rc = txn_validate(tx, txn_op_deadline(tx->ctx));
+    int rc = txn_validate(tx, TXN_LATER);
     return rc == 0 ? TXN_EVENT_VALIDATED : failed(tx, rc);
 }
 
+CN_HOT
 static enum txn_event act_mark(struct cairn_tx *tx)
 {
     if (!CN_MUTANT(c_mark_before_flush))
@@ -71,6 +74,7 @@ static enum txn_event act_mark(struct cairn_tx *tx)
     return TXN_EVENT_MARKED;
 }
 
+CN_HOT
 void txn_drive(struct cairn_tx *tx, enum txn_event event)
 {
     for (;;) {
@@ -78,18 +82,19 @@ void txn_drive(struct cairn_tx *tx, enum txn_event event)
         int rc;
         switch (actions) {
         case TXN_ACT_PREPARE:
-            rc = txn_plan(tx, txn_op_deadline(tx->ctx));
+            rc = txn_plan(tx, TXN_LATER);
             event = rc == 0 ? TXN_EVENT_PREPARED : failed(tx, rc);
             break;
         case TXN_ACT_LOCK:
-            rc = txn_lock_all(tx, txn_op_deadline(tx->ctx));
+            rc = txn_lock_all(tx, TXN_LATER);
             event = rc == 0 ? TXN_EVENT_LOCKED : failed(tx, rc);
             break;
         case TXN_ACT_VALIDATE: event = act_validate(tx); break;
         case TXN_ACT_LOG: event = act_log(tx); break;
         case TXN_ACT_MARK: event = act_mark(tx); break;
         case TXN_ACT_RELEASE:
-            txn_release(tx, tx->state == TXN_STATE_UNLOCK);
+            if (tx->lock_count != 0)
+                txn_release(tx, tx->state == TXN_STATE_UNLOCK);
             event = TXN_EVENT_RELEASED;
             break;
         default: /* NONE: rests; FINISH: final */ return;
@@ -99,8 +104,7 @@ void txn_drive(struct cairn_tx *tx, enum txn_event event)
 
 int txn_doom(struct cairn_tx *tx, int error)
 {
-    bool fatal = error == CAIRN_E_CONFLICT || error == CAIRN_E_TIMEOUT ||
-        error == CAIRN_E_NODE_DOWN || error == CAIRN_E_FENCED || tx->ctx->lost != 0;
+    bool fatal = error == CAIRN_E_CONFLICT || txn_is_unreachable(error) || tx->ctx->lost != 0;
 
     if (!fatal || tx->state != TXN_STATE_ACTIVE)
         return error;
@@ -111,6 +115,7 @@ int txn_doom(struct cairn_tx *tx, int error)
 
 /* ---- begin and end ---- */
 
+CN_HOT
 int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
 {
     struct cairn_tx *tx = &ctx->tx;
@@ -118,25 +123,35 @@ int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
     if (ctx->tx_open)
         return cn_fail(
             CAIRN_E_STATE, "this context has an open transaction: commit or abort it first");
-    for (uint32_t i = 0; i < 8 && txn_poll(ctx); i++)
-        ;
-    (void)txn_wait(ctx, &ctx->background, txn_op_deadline(ctx));
+    uint64_t now = txn_now(ctx);
+    /* What came since: notices of lost connections, above all. A context that has just waited for
+     * something has seen them. */
+    if (CN_UNLIKELY(now - ctx->seen_ns >= TXN_UNSEEN_NS)) {
+        if (now - ctx->seen_ns >= TXN_IDLE_NS)
+            rd_ep_look(ctx->ep);
+        for (uint32_t i = 0; i < 8 && txn_poll(ctx); i++)
+            ;
+    }
+    if (ctx->background.left != 0)
+        (void)txn_wait(ctx, &ctx->background, TXN_LATER);
     ctx->background.status = 0;
     if (ctx->lost != 0) {
         txn_session_end(ctx, true);
         txn_session_begin(ctx);
         ctx->stats.reconnects++;
     }
+    ctx->polled = false;
     txn_set_reset(tx);
     tx->state = TXN_STATE_ACTIVE;
     tx->txid = (struct cn_txid){.coordinator = ctx->session, .count = ++ctx->tx_counter};
-    tx->begin_ns = txn_now(ctx);
+    tx->begin_ns = now;
     ctx->tx_open = true;
     *ret_tx = tx;
     return 0;
 }
 
 /* Blocks that no record names go back; classes that are low are asked for. */
+CN_HOT
 static void settle_blocks(struct cairn_tx *tx)
 {
     for (uint32_t i = 0; i < tx->key_count; i++) {
@@ -152,6 +167,7 @@ static void settle_blocks(struct cairn_tx *tx)
 }
 
 /* The token's sequence belongs to this transaction for ever: not logged, it is void (R15). */
+CN_HOT
 static void settle_token(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -173,6 +189,7 @@ static void settle_token(struct cairn_tx *tx)
 }
 
 /* An insert met a full bucket while locks were held: now that they are gone, have it split. */
+CN_HOT
 static void settle_room(struct cairn_tx *tx)
 {
     if (!tx->room_wanted || tx->ctx->lost != 0 || tx->held != 0)
@@ -186,21 +203,26 @@ static void settle_room(struct cairn_tx *tx)
     }
 }
 
-static void count_outcome(struct cairn_tx *tx)
+static inline void count_outcome(struct cairn_tx *tx)
 {
     struct cairn_stats *s = &tx->ctx->stats;
+    uint64_t now;
 
     switch (tx->state) {
     case TXN_STATE_COMMITTED:
         s->commits++;
         s->commits_read_only += tx->writes == 0;
-        txn_histogram_add(s->commit_latency, txn_now(tx->ctx) - tx->begin_ns);
+        now = txn_now(tx->ctx);
+        if (tx->ctx->polled) /* its waits have seen all there was */
+            tx->ctx->seen_ns = now;
+        txn_histogram_add(s->commit_latency, now - tx->begin_ns);
         break;
     case TXN_STATE_UNKNOWN: s->unknown++; break;
     default: s->aborts_error += tx->error != 0 && tx->error != CAIRN_E_CONFLICT; break;
     }
 }
 
+CN_HOT
 static void finish(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -208,7 +230,8 @@ static void finish(struct cairn_tx *tx)
     CAIRN_DASSERT(txn_state_is_final(tx->state));
     if (tx->state == TXN_STATE_UNKNOWN)
         txn_release(tx, false); /* HELD: of no record; LOGGED ones are the nodes' */
-    settle_blocks(tx);
+    if (tx->writes != 0)
+        settle_blocks(tx);
     settle_token(tx);
     settle_room(tx);
     count_outcome(tx);
@@ -221,7 +244,7 @@ static void finish(struct cairn_tx *tx)
 }
 
 /* Does what was read need to be validated, in a transaction that writes nothing? */
-static bool proves_itself(const struct cairn_tx *tx)
+static inline bool proves_itself(const struct cairn_tx *tx)
 {
     const struct txn_key *only = NULL;
     uint32_t reads = 0;
@@ -239,17 +262,35 @@ static bool proves_itself(const struct cairn_tx *tx)
     return !only->recheck || CN_MUTANT(c_skip_absence_recheck); /* T1 */
 }
 
+/* Of a transaction that has proved itself: no locks to give back, nothing to settle, no session to
+ * end. */
+static inline bool has_nothing_to_do(const struct cairn_tx *tx)
+{
+    return tx->state == TXN_STATE_ACTIVE && tx->lock_count == 0 && !tx->has_token &&
+        !tx->room_wanted && tx->ctx->lost == 0;
+}
+
+CN_HOT
 int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
 {
     enum txn_event event = TXN_EVENT_COMMIT_WRITE;
 
-    if (tx->writes == 0)
+    if (tx->writes == 0) {
         event = proves_itself(tx) ? TXN_EVENT_COMMIT_PROVEN : TXN_EVENT_COMMIT_READ;
+        if (CN_LIKELY(event == TXN_EVENT_COMMIT_PROVEN && has_nothing_to_do(tx))) {
+            (void)step(tx, TXN_EVENT_COMMIT_PROVEN);
+            (void)step(tx, TXN_EVENT_RELEASED);
+            count_outcome(tx);
+            tx->ctx->tx_open = false;
+            *ret_outcome = CAIRN_OUTCOME_COMMITTED;
+            return 0;
+        }
+    }
     if (tx->state == TXN_STATE_ACTIVE && tx->ctx->lost != 0)
         (void)txn_doom(tx, txn_lost_error(tx->ctx));
     txn_drive(tx, event);
     enum txn_state state = tx->state;
-    if (state == TXN_STATE_COMMITTED)
+    if (state == TXN_STATE_COMMITTED && tx->writes != 0)
         txn_plan_learn(tx);
     finish(tx);
     int error = tx->error;

@@ -142,6 +142,54 @@ static int read_number(struct reader *r, const config_setting_t *group, const ch
     return 0;
 }
 
+/* One word of a list; a setting that is not there leaves *ret alone. */
+struct choice {
+    const char *name;
+    int value;
+};
+static int read_choice(struct reader *r, const config_setting_t *group, const char *where,
+    const char *name, const struct choice *choices, int *ret)
+{
+    const config_setting_t *s = config_setting_get_member(group, name);
+    const char *text = s == NULL || config_setting_type(s) != CONFIG_TYPE_STRING
+        ? ""
+        : config_setting_get_string(s);
+    char all[160] = "";
+
+    if (s == NULL)
+        return 0;
+    for (const struct choice *c = choices; c->name != NULL; c++) {
+        if (strcmp(text, c->name) == 0) {
+            *ret = c->value;
+            return 0;
+        }
+        size_t used = strlen(all);
+        (void)snprintf(
+            all + used, sizeof(all) - used, "%s\"%s\"", used == 0 ? "" : ", ", c->name);
+    }
+    return txn_config_fail(r->config, line_of(s), "%s%s: must be one of %s", where, name, all);
+}
+
+/* A part of one, "0.7", in thousandths; a setting that is not there leaves *ret alone. */
+static int read_part(struct reader *r, const config_setting_t *group, const char *where,
+    const char *name, uint32_t *ret)
+{
+    const config_setting_t *s = config_setting_get_member(group, name);
+    double value = -1;
+
+    if (s == NULL)
+        return 0;
+    if (config_setting_type(s) == CONFIG_TYPE_FLOAT)
+        value = config_setting_get_float(s);
+    else if (config_setting_type(s) == CONFIG_TYPE_INT)
+        value = config_setting_get_int(s);
+    if (!(value >= 0 && value <= 1))
+        return txn_config_fail(
+            r->config, line_of(s), "%s%s: must be a number from 0 to 1, as 0.7", where, name);
+    *ret = (uint32_t)(value * 1000 + 0.5);
+    return 0;
+}
+
 /* "512M" or a number of bytes; a setting that is not there leaves *ret alone. */
 static int read_size(struct reader *r, const config_setting_t *group, const char *where,
     const char *name, uint64_t *ret)
@@ -189,11 +237,14 @@ static int resolve_path(struct reader *r, const config_setting_t *group, const c
 
 static int read_node(struct reader *r, const config_setting_t *group, uint32_t i)
 {
-    static const char *const names[] = {"id", "address", "pool", "size", NULL};
+    static const char *const names[] = {"id", "address", "pool", "size", "persistence", NULL};
+    static const struct choice persistences[] = {{"auto", TXN_PERSISTENCE_AUTO},
+        {"apm", TXN_PERSISTENCE_APM}, {"gpspm", TXN_PERSISTENCE_GPSPM},
+        {"eadr", TXN_PERSISTENCE_EADR}, {"emulated", TXN_PERSISTENCE_EMULATED}, {NULL, 0}};
     struct txn_config_node *node = &r->config->node[i];
     char where[32];
     uint64_t id = 0;
-    int rc;
+    int rc, persistence = TXN_PERSISTENCE_AUTO;
 
     (void)snprintf(where, sizeof(where), "nodes[%u].", i);
     r->lines.node[i] = line_of(group);
@@ -220,6 +271,9 @@ static int read_node(struct reader *r, const config_setting_t *group, uint32_t i
         rc = read_size(r, group, where, "size", &node->pool_size);
     if (rc == 0 && node->pool_size == 0 && strncmp(node->pool, "/dev/dax", 8) != 0)
         rc = missing(r, group, where, "size", "the size of the pool, as \"1G\"");
+    if (rc == 0)
+        rc = read_choice(r, group, where, "persistence", persistences, &persistence);
+    node->persistence = (enum txn_persistence)persistence;
     return rc;
 }
 
@@ -312,9 +366,87 @@ static int read_options(struct reader *r, const config_setting_t *root)
     return rc;
 }
 
+/* The group `name`, with its names checked. *ret_group NULL: it is not there. */
+static int open_group(struct reader *r, const config_setting_t *root, const char *name,
+    const char *const *names, const config_setting_t **ret_group)
+{
+    const config_setting_t *group = config_setting_get_member(root, name);
+    char where[32];
+
+    *ret_group = group;
+    if (group == NULL)
+        return 0;
+    if (!config_setting_is_group(group))
+        return txn_config_fail(r->config, line_of(group),
+            "%s: must be a group: { %s = ...; };", name, names[0]);
+    (void)snprintf(where, sizeof(where), "%s.", name);
+    return check_names(r, group, where, names);
+}
+
+static int read_fabric_options(struct reader *r, const config_setting_t *root)
+{
+    static const char *const names[] = {"device", "queue_pairs", "atomics", "heartbeat_ms", NULL};
+    static const struct choice atomics[] = {{"nic", 0}, {"message", 1}, {NULL, 0}};
+    static const char where[] = "fabric_options.";
+    struct rd_fabric_config *f = &r->config->fabric_config;
+    const config_setting_t *group;
+    uint64_t queue_pairs = 0, heartbeat = 0; /* 0: the fabric's default */
+    int message = 0;
+    int rc = open_group(r, root, "fabric_options", names, &group);
+
+    if (rc != 0 || group == NULL)
+        return rc;
+    if (config_setting_get_member(group, "device") != NULL)
+        rc = read_string(
+            r, group, where, "device", "an RDMA device's name", f->device, sizeof(f->device));
+    if (rc == 0)
+        rc = read_number(
+            r, group, where, "queue_pairs", (struct range){1, TXN_QUEUE_PAIRS_MAX}, &queue_pairs);
+    if (rc == 0)
+        rc = read_choice(r, group, where, "atomics", atomics, &message);
+    if (rc == 0)
+        rc = read_number(r, group, where, "heartbeat_ms",
+            (struct range){TXN_HEARTBEAT_MS_MIN, TXN_HEARTBEAT_MS_MAX}, &heartbeat);
+    f->queue_pairs = (uint32_t)queue_pairs;
+    f->message_atomics = message != 0;
+    f->heartbeat_ms = (uint32_t)heartbeat;
+    return rc;
+}
+
+static int read_completion(struct reader *r, const config_setting_t *root)
+{
+    static const char *const names[] = {"mode", "threshold", "spins", "linger_us", NULL};
+    static const struct choice modes[] = {{"adaptive", CN_PACE_ADAPTIVE}, {"poll", CN_PACE_POLL},
+        {"event", CN_PACE_EVENT}, {NULL, 0}};
+    static const struct cn_pace defaults = CN_PACE_DEFAULT;
+    static const char where[] = "completion.";
+    struct cn_pace *pace = &r->config->pace;
+    const config_setting_t *group;
+    uint64_t spins = defaults.spins, linger = defaults.linger_us;
+    int mode = (int)defaults.mode;
+    int rc = open_group(r, root, "completion", names, &group);
+
+    *pace = defaults;
+    if (rc != 0 || group == NULL)
+        return rc;
+    rc = read_choice(r, group, where, "mode", modes, &mode);
+    if (rc == 0)
+        rc = read_part(r, group, where, "threshold", &pace->threshold);
+    if (rc == 0)
+        rc = read_number(r, group, where, "spins", (struct range){0, TXN_SPINS_MAX}, &spins);
+    if (rc == 0)
+        rc = read_number(
+            r, group, where, "linger_us", (struct range){1, TXN_LINGER_US_MAX}, &linger);
+    pace->mode = (enum cn_pace_mode)mode;
+    pace->spins = (uint32_t)spins;
+    pace->linger_us = (uint32_t)linger;
+    return rc;
+}
+
 static int read_root(struct reader *r, const config_setting_t *root)
 {
-    static const char *const names[] = {"cluster", "fabric", "nodes", "tables", "options", NULL};
+    static const char *const names[] = {
+        "cluster", "fabric", "nodes", "tables", "options", "fabric_options", "completion", NULL};
     struct txn_config *config = r->config;
     const config_setting_t *s;
     char text[64];
@@ -338,6 +470,10 @@ static int read_root(struct reader *r, const config_setting_t *root)
             r, root, "", "fabric", "a fabric's name", config->fabric, sizeof(config->fabric));
     if (rc == 0)
         rc = read_options(r, root);
+    if (rc == 0)
+        rc = read_fabric_options(r, root);
+    if (rc == 0)
+        rc = read_completion(r, root);
     if (rc == 0)
         rc = read_list(r, root, "nodes", CAIRN_NODES_MAX, read_node, &config->node_count);
     if (rc == 0)

@@ -8,6 +8,12 @@
 
 #include "txn/txn_config.h"
 
+#define TXN_QUEUE_PAIRS_MAX 8u
+#define TXN_HEARTBEAT_MS_MIN 10u
+#define TXN_HEARTBEAT_MS_MAX 60000u
+#define TXN_SPINS_MAX 1000000u
+#define TXN_LINGER_US_MAX 1000000u
+
 struct txn_config_lines {
     int cluster, fabric, options;
     int node[CAIRN_NODES_MAX];

@@ -3,12 +3,14 @@
  * txn_ctx.c: a coordinator context: its memory, the event loop, posting and waiting.
  *
  * A wr_id is (generation << 32 | index in ctx->op); a completion whose generation does not fit is
- * ignored. Waiting spins a bounded number of polls, then arms, looks once more and sleeps until the
- * deadline.
+ * ignored. Waiting polls for as long as the pace (cn_pace.h) says, then arms, looks once more and
+ * sleeps until the deadline.
  */
 #include "txn/txn_ctx.h"
 
 #include <errno.h>
+
+#define TXN_CLOCK_TURNS 64u /* polls between two looks at the clock */
 
 static inline void relax(void)
 {
@@ -43,6 +45,7 @@ static size_t place_all(struct cairn_ctx *ctx, uint8_t *base, uint32_t peers, ui
     ctx->peer = carve(base, &l, sizeof(*ctx->peer) * peers);
     ctx->index = carve(base, &l, sizeof(*ctx->index) * peers * tables);
     ctx->map = carve(base, &l, sizeof(*ctx->map) * TXN_MAP_SETS);
+    ctx->name = carve(base, &l, sizeof(*ctx->name) * TXN_NAMES);
     ctx->op = carve(base, &l, sizeof(*ctx->op) * TXN_OPS_MAX);
     ctx->look = carve(base, &l, sizeof(*ctx->look) * TXN_LOOKS_MAX);
     ctx->tx.key = carve(base, &l, sizeof(*ctx->tx.key) * CAIRN_TX_KEYS_MAX);
@@ -52,16 +55,20 @@ static size_t place_all(struct cairn_ctx *ctx, uint8_t *base, uint32_t peers, ui
     return l.used;
 }
 
-/* The arena: scratch, words, per peer position and line, staging. */
-static size_t place_arena(struct cairn_ctx *ctx, uint8_t *base, uint32_t peers)
+/* The arena: for objects scratch and words; behind that, for rings (*ret_log_size bytes), per peer
+ * position, line and staging. */
+static size_t place_arena(
+    struct cairn_ctx *ctx, uint8_t *base, uint32_t peers, size_t *ret_log_size)
 {
     struct layout l = {0};
     uint8_t *scratch = carve(base, &l, TXN_SCRATCH_SIZE);
     uint8_t *words = carve(base, &l, sizeof(uint64_t) * (TXN_LOCKS_MAX + CAIRN_TX_KEYS_MAX));
+    size_t object_size = l.used;
     uint8_t *positions = carve(base, &l, (size_t)peers * 64);
     uint8_t *lines = carve(base, &l, (size_t)peers * (PM_RECORD_VOID_SIZE + 64));
     uint8_t *staging = carve(base, &l, (size_t)peers * TXN_STAGING_SIZE);
 
+    *ret_log_size = l.used - object_size;
     if (base == NULL)
         return l.used;
     ctx->scratch = scratch;
@@ -97,18 +104,19 @@ int txn_ctx_open(struct cairn *cluster, const struct cn_env *env, struct cairn_c
 {
     uint32_t peers = cluster->config->node_count;
     uint32_t tables = cluster->config->table_count;
-    size_t size = place_all(NULL, NULL, peers, tables);
+    size_t log_size, size = place_all(NULL, NULL, peers, tables);
     uint8_t *base = aligned_alloc(64, size);
     struct cairn_ctx *ctx = (struct cairn_ctx *)(void *)base;
     struct rd_ep_config config = {
         .env = env,
         .connections_max = peers + 2,
         .outstanding_max = 2 * TXN_OPS_MAX,
-        .memory_size = place_arena(NULL, NULL, peers),
+        .memory_size = place_arena(NULL, NULL, peers, &log_size),
         .name = "coordinator",
     };
     int rc;
 
+    config.log_memory_size = log_size;
     if (base == NULL)
         return cn_fail(-ENOMEM, "%zu bytes for a context", size);
     /* Everything but the value buffer, which is written before it is read. */
@@ -122,7 +130,7 @@ int txn_ctx_open(struct cairn *cluster, const struct cn_env *env, struct cairn_c
     rc = rd_ep_open(cluster->fabric, &config, &ctx->ep);
     if (rc != 0)
         goto err_free;
-    (void)place_arena(ctx, rd_ep_memory(ctx->ep), peers);
+    (void)place_arena(ctx, rd_ep_memory(ctx->ep), peers, &log_size);
     init_lists(ctx);
     txn_session_begin(ctx);
     ctx->tx.ctx = ctx;
@@ -147,19 +155,9 @@ void txn_ctx_abandon(struct cairn_ctx **ctx_ptr)
     free(ctx);
 }
 
-void *txn_scratch(struct cairn_ctx *ctx, uint32_t size)
-{
-    uint32_t take = (uint32_t)cn_align_up(size, 64);
-
-    if (take > TXN_SCRATCH_SIZE - ctx->scratch_used)
-        return NULL;
-    ctx->scratch_used += take;
-    return ctx->scratch + ctx->scratch_used - take;
-}
-
 /* ---- operations ---- */
 
-static struct txn_op *take_op(
+static inline struct txn_op *take_op(
     struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t *ret_wr_id)
 {
     struct cairn_ctx *ctx = peer->ctx;
@@ -177,13 +175,15 @@ static struct txn_op *take_op(
     *ret_wr_id = (uint64_t)op->gen << 32 | at;
     *status = TXN_PENDING;
     batch->left++;
+    ctx->op_count++;
     return op;
 }
 
-static void complete_op(struct cairn_ctx *ctx, struct txn_op *op, int status)
+static inline void complete_op(struct cairn_ctx *ctx, struct txn_op *op, int status)
 {
-    CAIRN_DASSERT(op->busy && op->batch->left > 0);
+    CAIRN_DASSERT(op->busy && op->batch->left > 0 && ctx->op_count > 0);
     op->busy = false;
+    ctx->op_count--;
     *op->status = status;
     op->batch->left--;
     if (status != 0 && op->batch->status == 0)
@@ -194,13 +194,14 @@ static void complete_op(struct cairn_ctx *ctx, struct txn_op *op, int status)
 
 void txn_ops_fail(struct cairn_ctx *ctx, uint16_t peer, int status)
 {
+    ctx->peer[peer].held.kind = TXN_HOLDS_NONE;
     for (uint32_t i = 0; i < TXN_OPS_MAX; i++) {
         if (ctx->op[i].busy && ctx->op[i].peer == peer)
             complete_op(ctx, &ctx->op[i], status);
     }
 }
 
-static void completion(struct cairn_ctx *ctx, const struct rd_event *event)
+static inline void completion(struct cairn_ctx *ctx, const struct rd_event *event)
 {
     uint32_t at = (uint32_t)event->wr_id;
 
@@ -241,7 +242,68 @@ static int no_op(struct txn_batch *batch, int *status)
     return cn_fail(CAIRN_E_FABRIC, "more than %u operations in flight", TXN_OPS_MAX);
 }
 
+static inline void send_out(struct txn_peer *peer, unsigned flags)
+{
+    const struct txn_held_post h = peer->held;
+    int rc = 0;
+
+    peer->held.kind = TXN_HOLDS_NONE;
+    flags |= RD_SIGNALED;
+    switch (h.kind) {
+    case TXN_HOLDS_NONE: return;
+    case TXN_HOLDS_READ: rc = rd_read(peer->conn, h.wr_id, h.remote, h.local, h.size, flags); break;
+    case TXN_HOLDS_CAS:
+        rc = rd_cas(peer->conn, h.wr_id, h.remote, h.expected, h.desired, h.local, flags);
+        break;
+    case TXN_HOLDS_FLUSH: rc = rd_flush(peer->conn, h.wr_id, h.remote, h.size, flags); break;
+    }
+    if (CN_UNLIKELY(rc != 0))
+        (void)post_failed(peer, &peer->ctx->op[(uint32_t)h.wr_id], rc);
+}
+
+CN_HOT
+void txn_ring(struct cairn_ctx *ctx)
+{
+    while (ctx->held != NULL) {
+        struct txn_peer *peer = ctx->held;
+        ctx->held = peer->next_held;
+        peer->next_held = NULL;
+        peer->is_held = false;
+        send_out(peer, 0);
+    }
+}
+
+/* Room to hold a post back: the one before it goes out first. */
+static inline struct txn_held_post *hold(struct txn_peer *peer)
+{
+    if (peer->held.kind != TXN_HOLDS_NONE)
+        send_out(peer, RD_MORE);
+    if (!peer->is_held) {
+        peer->is_held = true;
+        peer->next_held = peer->ctx->held;
+        peer->ctx->held = peer;
+    }
+    return &peer->held;
+}
+
+CN_HOT
 int txn_post_read(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
+    void *local, uint32_t size)
+{
+    uint64_t wr_id;
+
+    if (peer->state != TXN_PEER_UP)
+        return not_up(peer, batch, status);
+    struct txn_op *op = take_op(peer, batch, status, &wr_id);
+    if (op == NULL)
+        return no_op(batch, status);
+    *hold(peer) = (struct txn_held_post){
+        .kind = TXN_HOLDS_READ, .size = size, .wr_id = wr_id, .remote = remote, .local = local};
+    return 0;
+}
+
+CN_HOT
+int txn_post_read_now(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     void *local, uint32_t size)
 {
     uint64_t wr_id;
@@ -255,6 +317,7 @@ int txn_post_read(struct txn_peer *peer, struct txn_batch *batch, int *status, u
     return rc == 0 ? 0 : post_failed(peer, op, rc);
 }
 
+CN_HOT
 int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     uint64_t expected, uint64_t desired, uint64_t *local_old)
 {
@@ -265,10 +328,16 @@ int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, ui
     struct txn_op *op = take_op(peer, batch, status, &wr_id);
     if (op == NULL)
         return no_op(batch, status);
-    int rc = rd_cas(peer->conn, wr_id, remote, expected, desired, local_old, RD_SIGNALED);
-    return rc == 0 ? 0 : post_failed(peer, op, rc);
+    *hold(peer) = (struct txn_held_post){.kind = TXN_HOLDS_CAS,
+        .wr_id = wr_id,
+        .remote = remote,
+        .expected = expected,
+        .desired = desired,
+        .local = local_old};
+    return 0;
 }
 
+CN_HOT
 int txn_post_flush(
     struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote, uint32_t size)
 {
@@ -279,15 +348,30 @@ int txn_post_flush(
     struct txn_op *op = take_op(peer, batch, status, &wr_id);
     if (op == NULL)
         return no_op(batch, status);
-    int rc = rd_flush(peer->conn, wr_id, remote, size, RD_SIGNALED);
-    return rc == 0 ? 0 : post_failed(peer, op, rc);
+    *hold(peer) = (struct txn_held_post){
+        .kind = TXN_HOLDS_FLUSH, .size = size, .wr_id = wr_id, .remote = remote};
+    return 0;
 }
 
 /* ---- waiting ---- */
 
+static void delete_dead(struct cairn_ctx *ctx)
+{
+    ctx->any_dead = false;
+    for (uint32_t i = 0; i < ctx->peer_count; i++) {
+        if (ctx->peer[i].dead != NULL)
+            rd_conn_delete(ctx->peer[i].dead);
+        ctx->peer[i].dead = NULL;
+    }
+}
+
+CN_HOT
 bool txn_poll(struct cairn_ctx *ctx)
 {
     struct rd_event events[TXN_EVENTS_BATCH];
+
+    txn_ring(ctx);
+    ctx->polled = true;
     uint32_t count = rd_poll(ctx->ep, events, TXN_EVENTS_BATCH);
 
     if (count == 0)
@@ -300,27 +384,45 @@ bool txn_poll(struct cairn_ctx *ctx)
             txn_event(ctx, &events[i]);
     }
     ctx->polling = false;
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        if (CN_UNLIKELY(ctx->peer[i].dead != NULL)) {
-            rd_conn_delete(ctx->peer[i].dead);
-            ctx->peer[i].dead = NULL;
-        }
-    }
+    if (CN_UNLIKELY(ctx->any_dead))
+        delete_dead(ctx);
     return true;
 }
 
-/* One step of waiting: poll, or after `spins` idle polls sleep. */
-static void wait_some(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns)
+/* True: something came. */
+static inline bool wait_some(struct cairn_ctx *ctx, uint32_t *idle, uint64_t *deadline_ns)
 {
+    const struct cn_pace *pace = &ctx->cluster->pace;
+
     if (txn_poll(ctx)) {
         *idle = 0;
-        return;
+        return true;
     }
-    if (++*idle <= ctx->cluster->spins) {
+    ++*idle;
+    if (!cn_pace_may_sleep(pace, ctx->op_count, TXN_OPS_MAX, *idle > pace->spins)) {
         relax();
-        return;
+        return false;
     }
     *idle = 0;
+    *deadline_ns = txn_due(ctx, *deadline_ns);
+    rd_ep_arm(ctx->ep);
+    if (!txn_poll(ctx))
+        rd_ep_sleep(ctx->ep, *deadline_ns);
+    return false;
+}
+
+void txn_wait_some(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns)
+{
+    (void)wait_some(ctx, idle, &deadline_ns);
+}
+
+void txn_rest(struct cairn_ctx *ctx, uint64_t deadline_ns)
+{
+    if (ctx->cluster->pace.mode == CN_PACE_POLL) {
+        if (!txn_poll(ctx))
+            relax();
+        return;
+    }
     rd_ep_arm(ctx->ep);
     if (!txn_poll(ctx))
         rd_ep_sleep(ctx->ep, deadline_ns);
@@ -335,22 +437,31 @@ static void drop_debtors(struct cairn_ctx *ctx, const struct txn_batch *batch)
     }
 }
 
+CN_HOT
 int txn_wait(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
 {
-    uint32_t idle = 0;
+    uint32_t idle = 0, turns = 0;
 
+    txn_ring(ctx);
     while (batch->left != 0) {
-        wait_some(ctx, &idle, deadline_ns);
-        if (idle % 64 == 0 && batch->left != 0 && txn_now(ctx) >= deadline_ns) {
+        bool came = wait_some(ctx, &idle, &deadline_ns);
+        bool slept = !came && idle == 0;
+        if (batch->left == 0 || (++turns % TXN_CLOCK_TURNS != 0 && !slept))
+            continue;
+        deadline_ns = txn_due(ctx, deadline_ns);
+        if (txn_now(ctx) >= deadline_ns) {
             while (txn_poll(ctx))
                 ;
             drop_debtors(ctx, batch);
             CAIRN_ASSERT(batch->left == 0);
         }
     }
+    if (CN_UNLIKELY(batch->status != 0) && ctx->lost_text[0] == '\0')
+        (void)txn_poll(ctx); /* why its connection ended comes behind the last completion */
     return batch->status;
 }
 
+CN_HOT
 int txn_wait_trip(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
 {
     if (batch->left != 0)
@@ -363,7 +474,7 @@ bool txn_wait_flag(struct cairn_ctx *ctx, const bool *flag, uint64_t deadline_ns
     uint32_t idle = 0;
 
     while (!*flag && ctx->lost == 0) {
-        wait_some(ctx, &idle, deadline_ns);
+        txn_wait_some(ctx, &idle, deadline_ns);
         if (!*flag && txn_now(ctx) >= deadline_ns)
             break;
     }
@@ -372,11 +483,8 @@ bool txn_wait_flag(struct cairn_ctx *ctx, const bool *flag, uint64_t deadline_ns
 
 void txn_pause(struct cairn_ctx *ctx, uint64_t until_ns)
 {
-    while (txn_now(ctx) < until_ns && ctx->lost == 0) {
-        rd_ep_arm(ctx->ep);
-        if (!txn_poll(ctx))
-            rd_ep_sleep(ctx->ep, until_ns);
-    }
+    while (txn_now(ctx) < until_ns && ctx->lost == 0)
+        txn_rest(ctx, until_ns);
 }
 
 uint64_t txn_backoff_ns(struct cairn_ctx *ctx, uint32_t tries)

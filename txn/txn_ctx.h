@@ -40,6 +40,8 @@
 #define TXN_RECORD_OVERHEAD (64u * 1024) /* of a record beside keys and values, at the limits */
 #define TXN_STAGING_SIZE (CAIRN_TX_BYTES_MAX + TXN_RECORD_OVERHEAD)
 #define TXN_MAP_SETS 4096u  /* cached map entries of indexes, direct mapped */
+#define TXN_NAMES 4096u     /* keys whose hashes are remembered; a power of two */
+#define TXN_NAME_KEY_MAX 40u /* longer ones are not */
 #define TXN_STOCK_MAX 1024u /* granted blocks of one node, in stock or taken */
 #define TXN_STOCK_CLASS 16u /* wanted in stock per class */
 #define TXN_STOCK_BYTES (64u * 1024)
@@ -49,6 +51,9 @@
 #define TXN_WORD_NS 2000000u       /* a lock met longer: ask its node (R13) */
 #define TXN_LOCK_WAIT_NS 20000000u /* get_for_update, holding nothing, gives up with CONFLICT */
 #define TXN_CLOSE_WAIT_NS 200000000u
+#define TXN_UNSEEN_NS 1000000u /* after so long a new transaction looks for events first */
+#define TXN_IDLE_NS 10000000u  /* ... and at what costs a system call */
+#define TXN_REASON_SIZE 384u /* cause and remedy of a lost connection */
 #define TXN_NONE UINT32_MAX
 
 /* Status of an operation that is posted and not completed. */
@@ -66,6 +71,15 @@ struct txn_op {
     uint16_t peer;
     bool busy;
     uint32_t next_free;
+};
+
+/* The last operation posted on a connection: it goes out with the next one (RD_MORE), or when
+ * txn_ring() says that there is none. So what is posted together rings one doorbell. */
+struct txn_held_post {
+    enum { TXN_HOLDS_NONE, TXN_HOLDS_READ, TXN_HOLDS_CAS, TXN_HOLDS_FLUSH } kind;
+    uint32_t size;
+    uint64_t wr_id, remote, expected, desired;
+    void *local;
 };
 
 /* ---- session ---- */
@@ -86,10 +100,13 @@ struct txn_peer {
     int down_status;
     struct rd_conn *conn;
     struct rd_conn *dead; /* dropped while a batch of events was being taken: deleted behind it */
+    struct txn_held_post held;
+    struct txn_peer *next_held; /* in ctx->held, if ... */
+    bool is_held;
     bool close_replied;
     uint32_t word_replied; /* id of the last WORD that was answered, and ... */
     uint32_t word_answer;  /* ... what it said (enum rd_word_answer) */
-    char refusal[128];
+    char refusal[TXN_REASON_SIZE]; /* why it could not be reached, in words; "" : see down_status */
 
     /* welcome */
     struct cn_uuid pool;
@@ -100,6 +117,7 @@ struct txn_peer {
     uint8_t chunk_shift;
 
     /* ring: the log's end as this context has written it; position as last read */
+    uint64_t done; /* highest sequence here that is committed; all below are, or void */
     uint64_t seq, log_off, position_seq, position_off_log;
     struct rd_position_wire *position; /* arena */
     int position_status;               /* of the last read of it */
@@ -109,6 +127,7 @@ struct txn_peer {
         uint64_t off, seq;
         uint32_t size;
         int status; /* of the flush */
+        struct txn_peer *next; /* in tx->participant, by place in the configuration */
     } rec;
     uint8_t *line;     /* arena: void record (128) and pad (64) */
     uint64_t void_seq; /* a sequence taken and not logged; 0: none */
@@ -127,6 +146,7 @@ struct txn_peer {
 
 struct txn_index { /* a table's index at a peer */
     bool known;
+    uint32_t edition; /* another one for each root read: a hash belongs to one */
     uint64_t incarnation;
     struct pm_index root;
     uint32_t ahead; /* buckets met in a row that were split further than guessed */
@@ -161,9 +181,9 @@ struct txn_key { /* one key of the read or write set */
     uint32_t table;
     uint16_t peer;
     uint8_t key_size;
-    uint8_t key[CAIRN_KEY_SIZE_MAX];
     struct txn_index *index;
     uint64_t hash;
+    uint32_t edition; /* of index: that hash is its */
 
     enum txn_belief belief;
     bool read;                /* in the read set: belief is validated unless its guard is held */
@@ -186,6 +206,20 @@ struct txn_key { /* one key of the read or write set */
     uint32_t block;  /* stock index, TXN_NONE */
     uint64_t block_off, block_version;
     uint8_t block_class;
+
+    _Alignas(8) uint8_t key[CAIRN_KEY_SIZE_MAX]; /* the last member: see clear_key() */
+};
+
+/* What was computed for a key lately: both of its hashes. Direct mapped; a name that is not here
+ * costs no more than computing them. */
+struct txn_name {
+    uint32_t table;
+    uint16_t peer;
+    uint8_t key_size; /* 0: none */
+    uint8_t key[TXN_NAME_KEY_MAX];
+    struct txn_index *index;
+    uint64_t hash;
+    uint32_t edition; /* 0: no hash yet */
 };
 
 enum txn_lock_state {
@@ -222,6 +256,8 @@ struct cairn_tx {
     uint8_t *values;
     uint64_t values_used, values_size;
     uint32_t writes; /* keys with a buffered write */
+    struct txn_peer *participant; /* since PREPARE: those that get a record */
+    uint32_t participants;
     uint64_t begin_ns;
     /* token taken: place */
     bool has_token;
@@ -271,15 +307,10 @@ struct txn_look { /* one lookup: store-design section 4 */
     uint32_t item_size;
     uint64_t number, bucket, map_at;
     uint64_t hops, moves;
-    /* candidates */
-    struct pm_slot_ref cand[PM_BUCKET_SLOTS];
     uint32_t cand_count, cand_next, cand_posted;
     bool bucket_accepted;
     uint64_t bucket_word;
     uint16_t bucket_free;
-    /* posted */
-    uint8_t *bytes[TXN_CANDIDATES_POSTED];
-    int status[TXN_CANDIDATES_POSTED];
     uint32_t lock; /* index in tx->lock */
     int cas_status;
     /* back-off */
@@ -290,6 +321,10 @@ struct txn_look { /* one lookup: store-design section 4 */
     uint32_t torn_crc, torn_count;
     uint32_t torn_asked; /* WORD that shows that the node has gone on since; 0: none */
     bool torn_answered;
+    /* Written before they are read, and so not cleared: posted, and candidates. */
+    _Alignas(8) uint8_t *bytes[TXN_CANDIDATES_POSTED];
+    int status[TXN_CANDIDATES_POSTED];
+    struct pm_slot_ref cand[PM_BUCKET_SLOTS];
 };
 
 struct txn_blocker {
@@ -306,16 +341,24 @@ struct cairn_ctx {
     uint64_t tx_counter;
     bool closing; /* saying goodbye: a node that cuts us off is no loss */
     bool polling; /* a batch of events is being taken */
+    bool polled;  /* events were looked for since the transaction began */
+    uint64_t seen_ns; /* when they were last known to be taken */
     int lost;     /* a connection of the session is down: why; 0: none */
     uint16_t lost_peer;
+    char lost_text[TXN_REASON_SIZE]; /* what the fabric said about it; "" : nothing */
     uint32_t peer_count;
     struct txn_peer *peer;
     struct txn_index *index;   /* peer_count x table_count */
     struct txn_map_entry *map; /* TXN_MAP_SETS */
+    struct txn_name *name;     /* TXN_NAMES */
+    uint32_t editions;
     struct txn_request request;
     uint32_t request_counter;
     struct txn_op *op;
     uint32_t op_free;
+    uint32_t op_count; /* in flight */
+    struct txn_peer *held; /* peers with a post held back, or that had one */
+    bool any_dead; /* a peer has a connection to delete */
     struct txn_batch background; /* releases behind a commit: waited for by the next transaction */
     uint8_t *scratch;
     uint32_t scratch_used;
@@ -339,8 +382,20 @@ static inline uint64_t txn_op_deadline(const struct cairn_ctx *ctx)
 {
     return txn_now(ctx) + (uint64_t)ctx->cluster->options.op_timeout_ms * 1000000u;
 }
+/* As a deadline: the operation's time limit, from when it is first asked for. What goes well at
+ * once never asks: the clock is not read for it. */
+#define TXN_LATER 0u
+static inline uint64_t txn_due(const struct cairn_ctx *ctx, uint64_t deadline_ns)
+{
+    return deadline_ns != TXN_LATER ? deadline_ns : txn_op_deadline(ctx);
+}
 /* Take what is pending, at most a batch. True: there was something. */
 bool txn_poll(struct cairn_ctx *ctx);
+/* One step of waiting for something: poll; sleep when the pace allows it. *idle: polls in a row
+ * that brought nothing. */
+void txn_wait_some(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns);
+/* The same for what takes long: sleeps at once, unless the pace is to poll always. */
+void txn_rest(struct cairn_ctx *ctx, uint64_t deadline_ns);
 /* Wait until the batch is empty. Connections that owe a completion at the deadline are dropped
  * (their operations get CAIRN_E_TIMEOUT), so the batch is always empty on return. Returns
  * batch->status. */
@@ -353,23 +408,45 @@ bool txn_wait_flag(struct cairn_ctx *ctx, const bool *flag, uint64_t deadline_ns
 void txn_pause(struct cairn_ctx *ctx, uint64_t until_ns);
 /* Time to wait at the n-th try: exponential, bounded, with jitter. */
 uint64_t txn_backoff_ns(struct cairn_ctx *ctx, uint32_t tries);
-/* Post. On failure *status and the batch's status say so, nothing is outstanding, and it is
- * returned. */
+/* Post; it goes out at the latest with txn_ring(), which every wait begins with. On failure *status
+ * and the batch's status say so and nothing is outstanding; what fails here at once is returned. */
 int txn_post_read(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     void *local, uint32_t size);
 int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     uint64_t expected, uint64_t desired, uint64_t *local_old);
 int txn_post_flush(
     struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote, uint32_t size);
+/* The same without being held back, where it is awaited alone. */
+int txn_post_read_now(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
+    void *local, uint32_t size);
+/* Send out what the posts have held back. To be called where nothing is awaited. */
+void txn_ring(struct cairn_ctx *ctx);
 /* From the scratch arena: 64-byte aligned; NULL when it is used up. Reset by setting scratch_used =
  * 0, with nothing outstanding that reads into it. */
-void *txn_scratch(struct cairn_ctx *ctx, uint32_t size);
+static inline void *txn_scratch(struct cairn_ctx *ctx, uint32_t size)
+{
+    uint32_t take = (uint32_t)cn_align_up(size, 64);
+
+    if (take > TXN_SCRATCH_SIZE - ctx->scratch_used)
+        return NULL;
+    ctx->scratch_used += take;
+    return ctx->scratch + ctx->scratch_used - take;
+}
 /* Complete every operation of a peer with `status` (its connection is gone). */
 void txn_ops_fail(struct cairn_ctx *ctx, uint16_t peer, int status);
 
 /* ---- txn_session.c ---- */
-/* Make sure that the peer is connected. Errors: CAIRN_E_NODE_DOWN, _SLOTS, _TIMEOUT, ... */
+/* Make sure that the peer is connected. Errors: those of txn_is_unreachable(), CAIRN_E_DURABILITY
+ * (it makes writes durable in another way than the configuration says), _SLOTS, _WRONG_CLUSTER,
+ * _WRONG_NODE, _PROTOCOL. */
 CN_MUST_CHECK int txn_peer_need(struct txn_peer *peer);
+/* Codes of a node that cannot be reached now, or not from this host: NODE_DOWN and the ones that
+ * say more: TIMEOUT, FENCED, UNREACHABLE, REJECTED, NO_DEVICE, MEMLOCK, NO_ATOMICS, WIRE_VERSION,
+ * FABRIC. They come through to the caller as they are; what else a connection died of is NODE_DOWN.
+ */
+bool txn_is_unreachable(int code);
+/* Of these, the ones that time may mend. */
+bool txn_may_come_back(int code);
 /* The error for a call after the session was lost (ctx->lost), with its text. */
 int txn_lost_error(struct cairn_ctx *ctx);
 /* This connection is not usable any more: note it, fail its operations, delete it. */
@@ -387,6 +464,9 @@ void txn_message(struct txn_peer *peer, const void *data, uint32_t size);
 /* Send a request without waiting. *ret_id: its id. */
 CN_MUST_CHECK int txn_send(struct txn_peer *peer, enum rd_message_type type, const void *body,
     uint32_t size, uint32_t *ret_id);
+/* The same, and wait where the connection's queue is full. */
+CN_MUST_CHECK int txn_send_by(struct txn_peer *peer, enum rd_message_type type, const void *body,
+    uint32_t size, uint64_t deadline_ns, uint32_t *ret_id);
 /* Send a request and wait for its reply (ctx->request). Returns the reply's status. */
 CN_MUST_CHECK int txn_ask(struct txn_peer *peer, enum rd_message_type type, const void *body,
     uint32_t size, uint64_t deadline_ns);
@@ -431,6 +511,13 @@ CN_MUST_CHECK int txn_set_key(struct cairn_tx *tx, uint32_t table, const void *k
 /* Make its node connected and its table's index and hash known. Errors: those of reaching the node.
  */
 CN_MUST_CHECK int txn_set_locate(struct cairn_tx *tx, struct txn_key *key);
+/* It is so already. */
+static inline bool txn_set_is_located(const struct txn_peer *peer, const struct txn_key *key)
+{
+    return peer->state == TXN_PEER_UP && key->edition != 0 &&
+        key->index->edition == key->edition && key->index->known &&
+        key->index->incarnation == peer->incarnation;
+}
 /* Buffer a write. Errors: CAIRN_E_TX_SIZE. */
 CN_MUST_CHECK int txn_set_write(struct cairn_tx *tx, struct txn_key *key, enum txn_write write,
     const void *value, size_t value_size);
@@ -463,6 +550,18 @@ void txn_release(struct cairn_tx *tx, bool background);
 void txn_note_blocker(struct cairn_ctx *ctx, struct txn_peer *peer, uint64_t off, uint64_t word);
 
 /* ---- txn_index.c, txn_read.c: lookups ---- */
+/* Does what was read show this key's item? */
+static inline bool txn_is_item_of(const struct txn_key *k, const struct pm_item_view *view)
+{
+    return view->seen == PM_SEEN_OK && view->index == k->index->root.index &&
+        view->key_size == k->key_size && cn_bytes_equal(view->key, k->key, k->key_size);
+}
+/* Bytes of a place that a hint or a peer names: inside the node's extents? */
+static inline bool txn_in_extents(const struct txn_peer *peer, uint64_t off, uint64_t size)
+{
+    return off % 64 == 0 &&
+        cn_range_inside(off, size, peer->extent_off, peer->extent_end - peer->extent_off);
+}
 void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *key,
     enum txn_look_mode mode, bool need_bucket);
 /* Post the next operations. False: nothing could be posted now (scratch is full). */
@@ -472,11 +571,34 @@ void txn_look_take(struct txn_look *look);
 /* Run lookups in parallel until all are DONE. Returns 0, or the first error other than NOT_FOUND
  * and BUFFER_SIZE. */
 CN_MUST_CHECK int txn_look_run(struct cairn_tx *tx, uint32_t count, uint64_t deadline_ns);
+/* One read; as txn_get_many(), and `r` is set to be done. */
+CN_MUST_CHECK int txn_get(struct cairn_tx *tx, struct cairn_read *r);
 CN_MUST_CHECK int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count);
 
 /* txn_look.c: results and back-off of a lookup, used by txn_index.c */
 void txn_look_found(struct txn_look *look, const struct pm_item_view *view);
 void txn_look_absent(struct txn_look *look);
+/* The key is believed to be what was accepted at this place. */
+static inline void txn_key_accept(
+    struct txn_key *k, uint64_t item, const struct pm_item_view *view)
+{
+    k->belief = TXN_BELIEF_PRESENT;
+    k->recheck = false;
+    k->hinted = false;
+    k->item = item;
+    k->item_word = view->word;
+    k->item_size = pm_item_size(view->key_size, view->value_size);
+    k->class_ = (uint8_t)view->class_;
+}
+/* 0 or CAIRN_E_BUFFER_SIZE. */
+static inline int txn_copy_value(const struct pm_item_view *view, void *buf, size_t buf_size)
+{
+    if (view->value_size > buf_size)
+        return CAIRN_E_BUFFER_SIZE;
+    if (view->value_size != 0)
+        memcpy(buf, view->value, view->value_size);
+    return 0;
+}
 void txn_look_blocked(struct txn_look *look, uint64_t off, uint64_t word);
 /* crc: of the bytes seen, never 0 for "nothing seen". */
 void txn_look_torn(struct txn_look *look, uint64_t off, uint32_t crc, bool bucket);
@@ -490,8 +612,10 @@ void txn_look_bucket_seen(struct txn_look *look);
 void txn_hint_put(const struct txn_key *key, const struct txn_peer *peer);
 
 /* ---- txn_log.c ---- */
-/* Size of the record of a participant; 0: nothing to log there. */
-uint32_t txn_record_bound(const struct cairn_tx *tx, uint16_t peer);
+/* Who takes part, and how big each record will be: tx->participant, rec.size. */
+void txn_log_plan(struct cairn_tx *tx);
+/* Nobody does. */
+void txn_log_forget(struct cairn_tx *tx);
 /* R4: ring space for a record of `size`. Errors: CAIRN_E_RING_FULL, _TX_SIZE. */
 CN_MUST_CHECK int txn_ring_reserve(struct txn_peer *peer, uint32_t size, uint64_t deadline_ns);
 /* Build, write, flush and await all records. *ret_posted: some record was posted. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * txn_damage.c: marked records that do not check. A mark is stored only when its record is durable
- * at all participants, so the transaction was committed and the medium has lost what it wrote here.
+ * txn_damage.c: committed records that do not check. A mark is stored only when its record is
+ * durable at all participants, so the transaction was committed and the medium has lost what it
+ * wrote here. A record of one participant has no mark; the next record of its slot calls it done.
  *
  * Such a sequence gets no tombstone, for ABORTED would be a lie: its place stays REJECTED, the
  * position never passes it, its slot is not handed out again, and its keys stay locked while this
@@ -45,7 +46,8 @@ static void want_missing(struct txn_part *part, struct txn_part_slot *slot, stru
     }
 }
 
-static int keep(struct txn_part *part, struct txn_part_slot *slot, uint64_t seq, uint64_t at)
+static int keep(
+    struct txn_part *part, struct txn_part_slot *slot, uint64_t seq, const char *why)
 {
     struct txn_entry *entry = txn_part_entry_at(part, slot, seq);
     if (entry == NULL)
@@ -60,11 +62,29 @@ static int keep(struct txn_part *part, struct txn_part_slot *slot, uint64_t seq,
     slot->damaged = true;
     part->stats.rejected++;
     (void)snprintf(slot->broken_text, sizeof(slot->broken_text),
-        "CAIRN_E_CORRUPT_RECORD: slot %u, ring offset %llu: record %llu is marked committed and "
-        "damaged",
-        slot->media.number, (unsigned long long)at, (unsigned long long)seq);
+        "CAIRN_E_CORRUPT_RECORD: slot %u: record %llu %s, and is damaged", slot->media.number,
+        (unsigned long long)seq, why);
     cn_log(part->env, CN_LOG_ERROR, "node %u: %s", part->pool->super.node, slot->broken_text);
     return 0;
+}
+
+/* Places that are lost, of sequences that a record found here calls done. */
+static int find_done(struct txn_part *part, struct txn_part_slot *slot)
+{
+    uint64_t done = 0;
+    int error = 0;
+
+    for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
+        const struct txn_entry *entry = txn_part_find(part, slot, seq);
+        if (entry != NULL && entry->has_record && entry->record.type == PM_RECORD_TX)
+            done = cn_max64(done, entry->record.done);
+    }
+    for (uint64_t seq = slot->media.position_seq + 1; error == 0 && seq <= done; seq++) {
+        if (txn_part_find(part, slot, seq) == NULL &&
+            !pm_slot_has_tombstone(part->pool, &slot->media, seq))
+            error = keep(part, slot, seq, "was committed, as a later one says");
+    }
+    return error;
 }
 
 int txn_part_find_damaged(struct txn_part *part, struct txn_part_slot *slot)
@@ -87,8 +107,8 @@ int txn_part_find_damaged(struct txn_part *part, struct txn_part_slot *slot)
         uint64_t *at_seq;
         memcpy(&field, ring + at + MARK_OFF, sizeof(field));
         if (le64_get(field) != 0 && *find_slot(&wanted, le64_get(field), &at_seq) != 0)
-            error = keep(part, slot, *at_seq, at);
+            error = keep(part, slot, *at_seq, "is marked committed");
     }
     free(wanted.mark);
-    return error;
+    return error != 0 ? error : find_done(part, slot);
 }

@@ -96,9 +96,25 @@ static inline bool txn_state_is_final(enum txn_state s)
     return s == TXN_STATE_COMMITTED || s == TXN_STATE_ABORTED || s == TXN_STATE_UNKNOWN;
 }
 
+struct txn_transition {
+    uint8_t next; /* 1 + state; 0: none */
+    uint8_t actions;
+};
+extern const struct txn_transition txn_transitions[TXN_STATE_COUNT][TXN_EVENT_COUNT];
+
 /* False: no such transition; the outputs are untouched. */
-bool txn_fsm_step(enum txn_state state, enum txn_event event, enum txn_state *ret_state,
-    unsigned *ret_actions);
+static inline bool txn_fsm_step(
+    enum txn_state state, enum txn_event event, enum txn_state *ret_state, unsigned *ret_actions)
+{
+    if ((unsigned)state >= TXN_STATE_COUNT || (unsigned)event >= TXN_EVENT_COUNT)
+        return false;
+    const struct txn_transition *t = &txn_transitions[state][event];
+    if (t->next == 0)
+        return false;
+    *ret_state = (enum txn_state)(t->next - 1);
+    *ret_actions = t->actions;
+    return true;
+}
 const char *txn_state_name(enum txn_state state);
 const char *txn_event_name(enum txn_event event);
 

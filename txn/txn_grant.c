@@ -77,7 +77,8 @@ void txn_grant_reply(
     }
 }
 
-static int ask_grant(struct txn_peer *peer, uint32_t class_, uint32_t count)
+static int ask_grant(
+    struct txn_peer *peer, uint32_t class_, uint32_t count, uint64_t deadline_ns)
 {
     struct rd_grant_wire body = {.class_ = (uint8_t)class_};
     uint32_t id;
@@ -85,7 +86,7 @@ static int ask_grant(struct txn_peer *peer, uint32_t class_, uint32_t count)
     if (count > RD_GRANT_BLOCKS_MAX)
         count = RD_GRANT_BLOCKS_MAX;
     body.count = le32_make(count);
-    int rc = txn_send(peer, RD_MSG_GRANT, &body, sizeof(body), &id);
+    int rc = txn_send_by(peer, RD_MSG_GRANT, &body, sizeof(body), deadline_ns, &id);
     if (rc != 0)
         return rc;
     peer->grant_id[class_] = id;
@@ -102,7 +103,7 @@ void txn_stock_refill(struct txn_peer *peer, uint32_t class_)
     if (peer->state != TXN_PEER_UP || peer->grant_id[class_] != 0 || have > level / 2 ||
         have >= level)
         return;
-    if (ask_grant(peer, class_, level - have) != 0)
+    if (ask_grant(peer, class_, level - have, 0) != 0)
         return; /* the next need waits for it */
 }
 
@@ -115,18 +116,13 @@ static int await_grant(
 
     for (uint32_t tries = 0; peer->stock[class_] == TXN_NONE;) {
         if (peer->grant_id[class_] == 0) {
-            int rc = ask_grant(peer, class_, wanted);
+            int rc = ask_grant(peer, class_, wanted, deadline_ns);
             if (rc != 0)
                 return rc;
             ctx->stats.round_trips++;
         }
-        while (peer->grant_id[class_] != 0 && ctx->lost == 0 && txn_now(ctx) < deadline_ns) {
-            if (!txn_poll(ctx) && ++idle > ctx->cluster->spins) {
-                rd_ep_arm(ctx->ep);
-                if (!txn_poll(ctx))
-                    rd_ep_sleep(ctx->ep, deadline_ns);
-            }
-        }
+        while (peer->grant_id[class_] != 0 && ctx->lost == 0 && txn_now(ctx) < deadline_ns)
+            txn_wait_some(ctx, &idle, deadline_ns);
         if (ctx->lost != 0)
             return txn_lost_error(ctx);
         if (txn_now(ctx) >= deadline_ns) {

@@ -15,12 +15,6 @@
  */
 #include "txn/txn_ctx.h"
 
-static bool in_extents(const struct txn_peer *peer, uint64_t off, uint64_t size)
-{
-    return off % 64 == 0 &&
-        cn_range_inside(off, size, peer->extent_off, peer->extent_end - peer->extent_off);
-}
-
 /* Place of the bucket look->number: state BUCKET, or MAP where the chunk is not known. */
 static void aim(struct txn_look *look)
 {
@@ -68,6 +62,7 @@ static void hop(struct txn_look *look, uint64_t number)
     aim(look);
 }
 
+CN_HOT
 static void start_pinned(struct txn_look *look)
 {
     struct txn_key *k = look->key;
@@ -94,17 +89,19 @@ static void start_pinned(struct txn_look *look)
         look->state = look->mode == TXN_LOOK_UPDATE ? TXN_AT_LOCK_BUCKET : TXN_AT_BUCKET;
 }
 
+CN_HOT
 void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *key,
     enum txn_look_mode mode, bool need_bucket)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_hint hint;
 
-    *look = (struct txn_look){.tx = tx,
-        .key = key,
-        .peer = &ctx->peer[key->peer],
-        .mode = mode,
-        .need_bucket = need_bucket};
+    cn_zero(look, offsetof(struct txn_look, bytes));
+    look->tx = tx;
+    look->key = key;
+    look->peer = &ctx->peer[key->peer];
+    look->mode = mode;
+    look->need_bucket = need_bucket;
     key->looking = true;
     if (mode == TXN_LOOK_LOCATE &&
         key->belief == TXN_BELIEF_PRESENT) { /* only its bucket is missing */
@@ -128,17 +125,17 @@ void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *k
     look->hint_item = hint.item;
     look->hint_version = hint.version;
     look->chained = mode == TXN_LOOK_UPDATE;
-    if (hint.bucket != 0 && in_extents(look->peer, hint.bucket, PM_BUCKET_SIZE)) {
+    if (hint.bucket != 0 && txn_in_extents(look->peer, hint.bucket, PM_BUCKET_SIZE)) {
         key->bucket_known = key->bucket_hinted = true;
         key->bucket = hint.bucket;
         key->bucket_word = hint.bucket_version;
     }
-    if (hint.item != 0 && in_extents(look->peer, hint.item, hint.item_size)) {
+    if (hint.item != 0 && txn_in_extents(look->peer, hint.item, hint.item_size)) {
         look->item = hint.item;
         look->item_size = hint.item_size;
         key->item_word = hint.version;
         look->state = look->chained ? TXN_AT_LOCK_ITEM : TXN_AT_ITEM;
-    } else if (hint.bucket != 0 && in_extents(look->peer, hint.bucket, PM_BUCKET_SIZE)) {
+    } else if (hint.bucket != 0 && txn_in_extents(look->peer, hint.bucket, PM_BUCKET_SIZE)) {
         look->bucket = hint.bucket;
         look->bucket_word = hint.bucket_version;
         look->state = look->chained ? TXN_AT_LOCK_BUCKET : TXN_AT_BUCKET;
@@ -148,6 +145,7 @@ void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *k
 
 /* ---- posting ---- */
 
+CN_HOT
 static bool post_read(
     struct txn_look *look, struct txn_batch *batch, uint32_t n, uint64_t off, uint32_t size)
 {
@@ -172,6 +170,7 @@ static bool post_candidates(struct txn_look *look, struct txn_batch *batch)
 }
 
 /* CAS of the word at `off`, and with a remembered version a READ of the object behind it. */
+CN_HOT
 static bool post_lock(struct txn_look *look, struct txn_batch *batch, uint64_t off, uint32_t size)
 {
     struct cairn_tx *tx = look->tx;
@@ -202,6 +201,7 @@ static bool post_lock(struct txn_look *look, struct txn_batch *batch, uint64_t o
     return true;
 }
 
+CN_HOT
 bool txn_look_post(struct txn_look *look, struct txn_batch *batch)
 {
     const struct pm_index *root = &look->key->index->root;
@@ -230,6 +230,7 @@ bool txn_look_post(struct txn_look *look, struct txn_batch *batch)
 
 /* A word of our own lock reads as the unlocked word it was taken from: the object is still, for we
  * hold it. */
+CN_HOT
 static void unmask_own(struct txn_look *look, uint64_t off, uint8_t *bytes)
 {
     struct le64 word;
@@ -240,14 +241,6 @@ static void unmask_own(struct txn_look *look, uint64_t off, uint8_t *bytes)
         word = le64_make(plain);
         memcpy(bytes, &word, sizeof(word));
     }
-}
-
-static bool is_key(const struct txn_look *look, const struct pm_item_view *view)
-{
-    const struct txn_key *k = look->key;
-
-    return view->seen == PM_SEEN_OK && view->index == k->index->root.index &&
-        view->key_size == k->key_size && memcmp(view->key, k->key, k->key_size) == 0;
 }
 
 /* The cached place was no good: look the key up from its bucket. */
@@ -264,6 +257,7 @@ static void go_cold(struct txn_look *look)
     txn_look_aim(look);
 }
 
+CN_HOT
 static void take_item(struct txn_look *look)
 {
     struct pm_item_view view;
@@ -271,7 +265,7 @@ static void take_item(struct txn_look *look)
     unmask_own(look, look->item, look->bytes[0]);
     pm_item_look(
         look->bytes[0], look->item_size, look->item, look->peer->crc_seed, look->peer->tag, &view);
-    if (is_key(look, &view)) {
+    if (txn_is_item_of(look->key, &view)) {
         txn_look_found(look, &view);
         return;
     }
@@ -282,14 +276,14 @@ static void take_item(struct txn_look *look)
         return;
     case PM_SEEN_SHORT:
         if (view.size_needed > look->item_size &&
-            in_extents(look->peer, look->item, view.size_needed)) {
+            txn_in_extents(look->peer, look->item, view.size_needed)) {
             look->item_size = view.size_needed;
             return; /* again */
         }
         break;
     case PM_SEEN_OTHER:
         if (view.kind == PM_KIND_MOVED && pm_class_size(view.moved_to.class_) != 0 &&
-            in_extents(look->peer, view.moved_to.off, pm_class_size(view.moved_to.class_)) &&
+            txn_in_extents(look->peer, view.moved_to.off, pm_class_size(view.moved_to.class_)) &&
             ++look->moves < 8 && !look->pinned) {
             look->item = view.moved_to.off;
             look->item_size = pm_class_size(view.moved_to.class_);
@@ -328,6 +322,7 @@ static void take_unlock(struct txn_look *look)
 }
 
 /* 1: acquired. 0: not, and the look has been told what to do next. */
+CN_HOT
 static int take_cas(struct txn_look *look, uint64_t off)
 {
     struct cairn_tx *tx = look->tx;
@@ -363,6 +358,7 @@ static int take_cas(struct txn_look *look, uint64_t off)
     return 0;
 }
 
+CN_HOT
 static void take_lock_item(struct txn_look *look)
 {
     struct pm_item_view view;
@@ -377,10 +373,12 @@ static void take_lock_item(struct txn_look *look)
     unmask_own(look, look->item, look->bytes[0]);
     pm_item_look(
         look->bytes[0], look->item_size, look->item, look->peer->crc_seed, look->peer->tag, &view);
-    if (is_key(look, &view))
+    /* The READ may have come before the CAS: what counts is the version that the CAS has seen. */
+    if (txn_is_item_of(look->key, &view) &&
+        view.version == pm_word_version(look->tx->lock[look->lock].word))
         txn_look_found(look, &view);
-    else if (view.seen == PM_SEEN_SHORT && in_extents(look->peer, look->item, view.size_needed) &&
-        view.size_needed > look->item_size) {
+    else if (view.seen == PM_SEEN_SHORT && view.size_needed > look->item_size &&
+        txn_in_extents(look->peer, look->item, view.size_needed)) {
         look->item_size = view.size_needed;
         look->state = TXN_AT_ITEM; /* the word is ours, the rest is to be read */
     } else
@@ -427,7 +425,7 @@ static void collect(struct txn_look *look, const struct pm_bucket_view *view)
         struct pm_slot_ref ref = pm_slot_ref_unpack(le64_get(view->slot[i]));
         uint32_t size = pm_class_size(ref.class_);
         if (ref.off == 0 || ref.fingerprint != fp || size == 0 ||
-            !in_extents(look->peer, ref.off, size))
+            !txn_in_extents(look->peer, ref.off, size))
             continue;
         look->cand[look->cand_count++] = ref;
     }
@@ -526,7 +524,7 @@ static void take_candidates(struct txn_look *look)
         uint32_t size = pm_class_size(ref->class_);
         unmask_own(look, ref->off, look->bytes[i]);
         pm_item_look(look->bytes[i], size, ref->off, look->peer->crc_seed, look->peer->tag, &view);
-        if (is_key(look, &view)) {
+        if (txn_is_item_of(look->key, &view)) {
             look->item = ref->off;
             look->item_size = pm_item_size(view.key_size, view.value_size);
             txn_look_found(look, &view);
@@ -558,7 +556,7 @@ static void take_map(struct txn_look *look)
         hop(look, pm_bucket_parent(look->number));
         return;
     }
-    if (chunk == 0 || chunk % chunk_size != 0 || !in_extents(look->peer, chunk, chunk_size)) {
+    if (chunk == 0 || chunk % chunk_size != 0 || !txn_in_extents(look->peer, chunk, chunk_size)) {
         txn_look_done(look,
             cn_fail(CAIRN_E_CORRUPT_INDEX,
                 "node %u (%s): map entry %llu of index %u at %#llx is %#llx", look->peer->node,
@@ -570,6 +568,7 @@ static void take_map(struct txn_look *look)
     aim(look);
 }
 
+CN_HOT
 static int first_failure(const struct txn_look *look)
 {
     uint32_t count = look->state == TXN_AT_CANDIDATES ? look->cand_posted : 1;
@@ -583,6 +582,7 @@ static int first_failure(const struct txn_look *look)
     return 0;
 }
 
+CN_HOT
 void txn_look_take(struct txn_look *look)
 {
     int rc = first_failure(look);

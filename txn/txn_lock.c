@@ -8,6 +8,7 @@
  */
 #include "txn/txn_ctx.h"
 
+CN_HOT
 struct txn_lock *txn_lock_find(struct cairn_tx *tx, uint16_t peer, uint64_t off)
 {
     for (uint32_t i = 0; i < tx->lock_count; i++) {
@@ -30,6 +31,7 @@ static struct txn_lock *new_lock(struct cairn_tx *tx)
     cn_panic(__FILE__, __LINE__, "more locks than keys account for");
 }
 
+CN_HOT
 struct txn_lock *txn_lock_want(
     struct cairn_tx *tx, uint16_t peer, uint64_t off, uint64_t word, bool bucket)
 {
@@ -67,6 +69,7 @@ static uint64_t locked_word(const struct txn_peer *peer, const struct txn_lock *
     return pm_word_make_locked(peer->tag, peer->slot, pm_word_version(lock->word));
 }
 
+CN_HOT
 bool txn_lock_is_own(struct cairn_tx *tx, const struct txn_peer *peer, uint64_t off, uint64_t word,
     uint64_t *ret_word)
 {
@@ -78,6 +81,7 @@ bool txn_lock_is_own(struct cairn_tx *tx, const struct txn_peer *peer, uint64_t 
     return true;
 }
 
+CN_HOT
 void txn_lock_post(struct cairn_tx *tx, struct txn_lock *lock, struct txn_batch *batch)
 {
     struct txn_peer *peer = &tx->ctx->peer[lock->peer];
@@ -86,6 +90,7 @@ void txn_lock_post(struct cairn_tx *tx, struct txn_lock *lock, struct txn_batch 
         peer, batch, &lock->status, lock->off, lock->word, locked_word(peer, lock), lock->old);
 }
 
+CN_HOT
 bool txn_lock_take(struct cairn_tx *tx, struct txn_lock *lock)
 {
     if (lock->status != 0)
@@ -205,6 +210,7 @@ static void lock_failed(struct cairn_tx *tx, struct txn_lock *lock)
     }
 }
 
+CN_HOT
 int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -250,6 +256,7 @@ int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
 
 /* Does the key's belief need a validating read? A guard that is held, at the believed version, does
  * not. */
+CN_HOT
 static bool needs_validation(struct cairn_tx *tx, const struct txn_key *key, uint64_t *ret_off)
 {
     uint64_t off, word;
@@ -261,6 +268,7 @@ static bool needs_validation(struct cairn_tx *tx, const struct txn_key *key, uin
     return lock == NULL || lock->state != TXN_LOCK_HELD;
 }
 
+CN_HOT
 int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -307,6 +315,7 @@ int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
 
 /* ---- release ---- */
 
+CN_HOT
 void txn_release(struct cairn_tx *tx, bool background)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -333,5 +342,7 @@ void txn_release(struct cairn_tx *tx, bool background)
     }
     tx->held = 0;
     if (!background)
-        (void)txn_wait(ctx, batch, txn_op_deadline(ctx));
+        (void)txn_wait(ctx, batch, TXN_LATER);
+    else if (stepped)
+        txn_ring(ctx);
 }

@@ -37,15 +37,32 @@ static uint64_t pad_before(const struct txn_peer *peer, uint64_t off, uint32_t s
 
 /* ---- which participants, how big ---- */
 
-static bool is_participant(const struct cairn_tx *tx, uint16_t peer)
+CN_HOT
+void txn_log_forget(struct cairn_tx *tx)
 {
-    if (tx->has_token && tx->token.node == tx->ctx->peer[peer].node)
-        return true;
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        if (tx->key[i].peer == peer && tx->key[i].effect != 0)
-            return true;
-    }
-    return false;
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
+        p->rec.in = false;
+    tx->participant = NULL;
+    tx->participants = 0;
+}
+
+CN_HOT
+static struct txn_peer *join(struct cairn_tx *tx, uint16_t at)
+{
+    struct txn_peer *p = &tx->ctx->peer[at], **link = &tx->participant;
+
+    if (p->rec.in)
+        return p;
+    while (*link != NULL && (*link)->at < at)
+        link = &(*link)->rec.next;
+    p->rec.in = true;
+    p->rec.posted = false;
+    p->rec.status = 0;
+    p->rec.size = 0;
+    p->rec.next = *link;
+    *link = p;
+    tx->participants++;
+    return p;
 }
 
 static uint32_t value_size(const struct txn_key *k)
@@ -53,29 +70,33 @@ static uint32_t value_size(const struct txn_key *k)
     return k->effect == PM_OP_DELETE ? 0 : k->value_size;
 }
 
-uint32_t txn_record_bound(const struct cairn_tx *tx, uint16_t peer)
+CN_HOT
+void txn_log_plan(struct cairn_tx *tx)
 {
-    uint64_t size = sizeof(struct pm_record_pm);
+    struct cairn_ctx *ctx = tx->ctx;
 
-    if (!is_participant(tx, peer))
-        return 0;
-    for (uint16_t p = 0; p < tx->ctx->peer_count; p++) {
-        if (is_participant(tx, p))
-            size += sizeof(struct pm_participant_pm);
-    }
-    for (uint32_t i = 0; i < tx->lock_count; i++) {
-        if (tx->lock[i].peer == peer && tx->lock[i].written)
-            size += sizeof(struct pm_lock_pm);
+    txn_log_forget(tx);
+    for (uint16_t p = 0; tx->has_token && p < ctx->peer_count; p++) {
+        if (ctx->peer[p].node == tx->token.node)
+            (void)join(tx, p);
     }
     for (uint32_t i = 0; i < tx->key_count; i++) {
         const struct txn_key *k = &tx->key[i];
-        if (k->peer != peer || k->effect == 0)
+        if (k->effect == 0)
             continue;
-        size += pm_record_write_size(k->key_size, value_size(k));
+        struct txn_peer *p = join(tx, k->peer);
+        p->rec.size += pm_record_write_size(k->key_size, value_size(k));
         if (k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE)
-            size += sizeof(struct pm_lock_pm);
+            p->rec.size += (uint32_t)sizeof(struct pm_lock_pm);
     }
-    return (uint32_t)cn_align_up(size, PM_RECORD_ALIGN);
+    for (uint32_t i = 0; i < tx->lock_count; i++) {
+        if (tx->lock[i].written)
+            ctx->peer[tx->lock[i].peer].rec.size += (uint32_t)sizeof(struct pm_lock_pm);
+    }
+    uint32_t head = (uint32_t)sizeof(struct pm_record_pm) +
+        tx->participants * (uint32_t)sizeof(struct pm_participant_pm);
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
+        p->rec.size = (uint32_t)cn_align_up(head + p->rec.size, PM_RECORD_ALIGN);
 }
 
 /* ---- ring space (R4) ---- */
@@ -106,6 +127,7 @@ static int read_position(struct txn_peer *peer, uint64_t deadline_ns)
     return rc != 0 ? txn_peer_fail(peer, rc) : take_position(peer);
 }
 
+CN_HOT
 static bool fits(const struct txn_peer *peer, uint32_t size, uint64_t seq)
 {
     uint64_t end = peer->log_off + pad_before(peer, peer->log_off, size) + size;
@@ -116,6 +138,7 @@ static bool fits(const struct txn_peer *peer, uint32_t size, uint64_t seq)
         seq <= peer->position_seq + peer->window;
 }
 
+CN_HOT
 static int await_space(struct txn_peer *peer, uint32_t size, uint64_t seq, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = peer->ctx;
@@ -124,6 +147,7 @@ static int await_space(struct txn_peer *peer, uint32_t size, uint64_t seq, uint6
         (void)!take_position(
             peer); /* read along with an earlier record; if it lies, it is read again */
     for (uint32_t tries = 0; !fits(peer, size, seq); tries++) {
+        deadline_ns = txn_due(ctx, deadline_ns);
         int rc = read_position(peer, deadline_ns);
         if (rc != 0)
             return rc;
@@ -147,6 +171,7 @@ static int await_space(struct txn_peer *peer, uint32_t size, uint64_t seq, uint6
     return 0;
 }
 
+CN_HOT
 int txn_ring_reserve(struct txn_peer *peer, uint32_t size, uint64_t deadline_ns)
 {
     const struct cairn_tx *tx = &peer->ctx->tx;
@@ -169,6 +194,7 @@ int txn_ring_reserve(struct txn_peer *peer, uint32_t size, uint64_t deadline_ns)
 
 /* ---- records ---- */
 
+CN_HOT
 static void add_writes(struct cairn_tx *tx, struct txn_peer *peer, struct pm_record_writer *w)
 {
     for (uint32_t i = 0; i < tx->key_count; i++) {
@@ -196,17 +222,16 @@ static void add_writes(struct cairn_tx *tx, struct txn_peer *peer, struct pm_rec
     }
 }
 
+CN_HOT
 static int build_record(struct cairn_tx *tx, struct txn_peer *peer)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct pm_record_writer w;
 
     pm_record_begin(&w, ctx->staging + (size_t)peer->at * TXN_STAGING_SIZE, TXN_STAGING_SIZE);
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        const struct txn_peer *p = &ctx->peer[i];
-        if (p->rec.in)
-            pm_record_add_participant(&w, p->node, p->at, 0, p->slot, p->epoch, p->rec.seq);
-    }
+    w.done = peer->done;
+    for (const struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
+        pm_record_add_participant(&w, p->node, p->at, 0, p->slot, p->epoch, p->rec.seq);
     for (uint32_t i = 0; i < tx->lock_count; i++) {
         const struct txn_lock *lock = &tx->lock[i];
         if (lock->peer == peer->at && lock->written && lock->state == TXN_LOCK_HELD)
@@ -229,6 +254,7 @@ static int build_record(struct cairn_tx *tx, struct txn_peer *peer)
 }
 
 /* Write a pad's header line if the next `size` bytes would cross the ring's end. */
+CN_HOT
 static int post_pad(struct txn_peer *peer, uint32_t size)
 {
     uint64_t pad = pad_before(peer, peer->log_off, size);
@@ -251,6 +277,7 @@ static int post_lost(struct txn_peer *peer, int rc)
     return rc;
 }
 
+CN_HOT
 static int post_record(struct cairn_tx *tx, struct txn_peer *peer, struct txn_batch *batch)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -287,27 +314,38 @@ static int post_record(struct cairn_tx *tx, struct txn_peer *peer, struct txn_ba
     return rc;
 }
 
+/* More than half of the ring or of the window is in use, as far as is known here. */
+CN_HOT
+static bool is_far(const struct txn_peer *peer)
+{
+    return (peer->log_off - peer->position_off_log) * 2 > peer->ring_size ||
+        (peer->seq - peer->position_seq) * 2 > peer->window;
+}
+
 /* The ring fills: read the position along, so that the next transaction need not wait for it. */
+CN_HOT
 static void post_position(struct txn_peer *peer)
 {
-    bool far = (peer->log_off - peer->position_off_log) * 2 > peer->ring_size ||
-        (peer->seq - peer->position_seq) * 2 > peer->window;
-
-    if (!far || peer->state != TXN_PEER_UP || peer->position_status == TXN_PENDING)
+    if (!is_far(peer) || peer->state != TXN_PEER_UP || peer->position_status == TXN_PENDING)
+        return;
+    /* What was read along with an earlier record counts from here on; if it lies, and while it is
+     * not enough, it is read again. */
+    if (peer->position_status == 0)
+        (void)!take_position(peer);
+    if (!is_far(peer))
         return;
     (void)txn_post_read(peer, &peer->ctx->background, &peer->position_status, peer->position_off,
         peer->position, sizeof(*peer->position));
 }
 
+CN_HOT
 static void note_token(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
     const struct txn_peer *at = NULL;
 
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        const struct txn_peer *p = &ctx->peer[i];
-        if (p->rec.in && p->rec.posted &&
-            (at == NULL || (at->rec.status != 0 && p->rec.status == 0)))
+    for (const struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
+        if (p->rec.posted && (at == NULL || (at->rec.status != 0 && p->rec.status == 0)))
             at = p;
     }
     if (at == NULL)
@@ -321,26 +359,45 @@ static void note_token(struct cairn_tx *tx)
     ctx->last_token_valid = true;
 }
 
-/* Who takes part, and with which sequence. */
-static uint32_t choose_participants(struct cairn_tx *tx)
+CN_HOT
+static int build_all(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
-    uint32_t count = 0;
 
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        struct txn_peer *p = &ctx->peer[i];
-        p->rec.posted = false;
-        p->rec.size = txn_record_bound(tx, p->at);
-        p->rec.in = p->rec.size != 0;
-        p->rec.status = 0;
-        if (!p->rec.in)
-            continue;
-        count++;
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
         p->rec.seq = tx->has_token && tx->token.node == p->node ? tx->token.seq : ++p->seq;
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
+        int rc = build_record(tx, p);
+        if (rc != 0) {
+            /* Sequences are taken and will not be logged: the session ends with them. */
+            ctx->lost = ctx->lost != 0 ? ctx->lost : CAIRN_E_FABRIC;
+            return rc;
+        }
     }
-    return count;
+    return 0;
 }
 
+/* A record whose only participant is its own node needs no mark: nobody else can lack theirs, so it
+ * is committed as soon as it is durable there, and the node sees to that itself. It may wake for it
+ * while the flush is under way. */
+static bool is_alone(const struct cairn_tx *tx)
+{
+    return tx->participants == 1;
+}
+
+CN_HOT
+static void ring_if_alone(struct cairn_tx *tx)
+{
+    struct txn_peer *p = tx->participant;
+
+    if (!is_alone(tx))
+        return;
+    txn_ring(tx->ctx);
+    if (p->state == TXN_PEER_UP)
+        rd_doorbell(p->conn);
+}
+
+CN_HOT
 int txn_log_all(struct cairn_tx *tx, uint64_t deadline_ns, bool *ret_posted)
 {
     struct cairn_ctx *ctx = tx->ctx;
@@ -348,49 +405,42 @@ int txn_log_all(struct cairn_tx *tx, uint64_t deadline_ns, bool *ret_posted)
     int first = 0;
 
     *ret_posted = false;
-    if (choose_participants(tx) == 0)
-        return 0;
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        int rc = ctx->peer[i].rec.in ? build_record(tx, &ctx->peer[i]) : 0;
-        if (rc != 0) {
-            /* Sequences are taken and will not be logged: the session ends with them. */
-            ctx->lost = ctx->lost != 0 ? ctx->lost : CAIRN_E_FABRIC;
-            return rc;
-        }
-    }
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        struct txn_peer *p = &ctx->peer[i];
-        if (!p->rec.in)
-            continue;
-        int rc = post_record(tx, p, &batch);
+    int rc = build_all(tx);
+    if (rc != 0)
+        return rc;
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
+        rc = post_record(tx, p, &batch);
         *ret_posted |= p->rec.posted;
         if (rc != 0 && first == 0)
             first = rc;
         if (rc != 0 && !*ret_posted)
             return txn_lost_error(ctx);
     }
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        if (ctx->peer[i].rec.in)
-            post_position(&ctx->peer[i]);
-    }
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
+        post_position(p);
     cn_step(ctx->env, CN_STEP_c_logged);
     if (CN_MUTANT(c_mark_before_flush))
         txn_mark_all(tx);
-    int rc = txn_wait_trip(ctx, &batch, deadline_ns);
+    ring_if_alone(tx);
+    rc = txn_wait_trip(ctx, &batch, deadline_ns);
     note_token(tx);
     if (first != 0 || rc != 0)
         return first != 0 ? first : rc;
     cn_step(ctx->env, CN_STEP_c_flushed);
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
+        p->done = p->rec.seq; /* the next record says so: a place lost later is damage, not a gap */
     return 0;
 }
 
+CN_HOT
 void txn_mark_all(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
 
-    for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        struct txn_peer *p = &ctx->peer[i];
-        if (!p->rec.in || !p->rec.posted || p->state != TXN_PEER_UP)
+    if (is_alone(tx))
+        return;
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
+        if (!p->rec.posted || p->state != TXN_PEER_UP)
             continue;
         cn_step(ctx->env, CN_STEP_c_mark);
         uint64_t value = pm_word_value(p->nonce, p->rec.seq, PM_WORD_MARK);

@@ -8,6 +8,7 @@
  */
 #include "txn/txn_ctx.h"
 
+CN_HOT
 void txn_look_done(struct txn_look *look, int result)
 {
     look->state = TXN_AT_DONE;
@@ -15,6 +16,7 @@ void txn_look_done(struct txn_look *look, int result)
     look->key->looking = false;
 }
 
+CN_HOT
 void txn_hint_put(const struct txn_key *key, const struct txn_peer *peer)
 {
     struct txn_hint hint = {0};
@@ -38,6 +40,7 @@ void txn_hint_put(const struct txn_key *key, const struct txn_peer *peer)
 }
 
 /* The bucket of the look was accepted: the key's belief about it, unless it has one already. */
+CN_HOT
 void txn_look_bucket_seen(struct txn_look *look)
 {
     struct txn_key *k = look->key;
@@ -58,6 +61,7 @@ void txn_look_conflict(struct txn_look *look)
 }
 
 /* What comes after the object has been accepted: the bucket, the lock, or nothing. */
+CN_HOT
 static void go_on(struct txn_look *look)
 {
     struct cairn_tx *tx = look->tx;
@@ -90,6 +94,7 @@ static void go_on(struct txn_look *look)
     txn_look_done(look, k->belief == TXN_BELIEF_ABSENT ? CAIRN_E_NOT_FOUND : look->result);
 }
 
+CN_HOT
 void txn_look_found(struct txn_look *look, const struct pm_item_view *view)
 {
     struct txn_key *k = look->key;
@@ -102,21 +107,11 @@ void txn_look_found(struct txn_look *look, const struct pm_item_view *view)
     }
     look->found = true;
     look->saw_lock = look->saw_stale = false;
-    k->belief = TXN_BELIEF_PRESENT;
-    k->recheck = false;
-    k->hinted = false;
-    k->item = look->item;
-    k->item_word = view->word;
-    k->item_size = pm_item_size(view->key_size, view->value_size);
-    k->class_ = (uint8_t)view->class_;
+    txn_key_accept(k, look->item, view);
     look->value_size = view->value_size;
     look->result = 0;
-    if (look->mode != TXN_LOOK_LOCATE) {
-        if (view->value_size > look->buf_size)
-            look->result = CAIRN_E_BUFFER_SIZE;
-        else if (view->value_size != 0)
-            memcpy(look->buf, view->value, view->value_size);
-    }
+    if (look->mode != TXN_LOOK_LOCATE)
+        look->result = txn_copy_value(view, look->buf, look->buf_size);
     txn_look_bucket_seen(look);
     if (!look->hinted || look->hint_item != k->item || look->hint_version != view->version)
         txn_hint_put(k, look->peer); /* news for the cache */

@@ -6,6 +6,8 @@
  */
 #include "txn/txn_ctx.h"
 
+#define QUEUE_FULL_NS 1000000u
+
 int txn_send(struct txn_peer *peer, enum rd_message_type type, const void *body, uint32_t size,
     uint32_t *ret_id)
 {
@@ -36,6 +38,27 @@ int txn_send(struct txn_peer *peer, enum rd_message_type type, const void *body,
     ctx->stats.messages++;
     *ret_id = ctx->request_counter;
     return 0;
+}
+
+int txn_send_by(struct txn_peer *peer, enum rd_message_type type, const void *body, uint32_t size,
+    uint64_t deadline_ns, uint32_t *ret_id)
+{
+    struct cairn_ctx *ctx = peer->ctx;
+    uint32_t idle = 0;
+
+    for (;;) {
+        int rc = txn_send(peer, type, body, size, ret_id);
+        uint64_t now = txn_now(ctx);
+        if (rc != CAIRN_E_AGAIN)
+            return rc;
+        if (now >= deadline_ns)
+            return cn_fail(CAIRN_E_TIMEOUT, "node %u (%s): does not take %s in time", peer->node,
+                peer->address, rd_wire_type_name(type));
+        /* That there is room again may come without an event. */
+        txn_wait_some(ctx, &idle, cn_min64(deadline_ns, now + QUEUE_FULL_NS));
+        if (ctx->lost != 0 && !ctx->closing)
+            return txn_lost_error(ctx);
+    }
 }
 
 static void answer_ping(struct txn_peer *peer, const struct rd_message_wire *ping)
@@ -125,7 +148,7 @@ int txn_ask(struct txn_peer *peer, enum rd_message_type type, const void *body, 
     uint32_t id;
 
     *r = (struct txn_request){.peer = peer->at};
-    int rc = txn_send(peer, type, body, size, &id);
+    int rc = txn_send_by(peer, type, body, size, deadline_ns, &id);
     if (rc != 0)
         return rc;
     r->id = id;

@@ -17,6 +17,7 @@
 #define RETRY_NS_MIN UINT64_C(20000)
 #define RETRY_NS_MAX UINT64_C(5000000)
 #define MARK_OFF 24u
+#define PASSED_RETRIES 4u /* a record that does not check so often may be damaged */
 
 int txn_part_open(struct txn_part *part, struct pm_pool *pool, const struct cn_env *env)
 {
@@ -220,6 +221,78 @@ static uint32_t poll_one(struct txn_part *part, struct txn_part_slot *slot)
     return 1;
 }
 
+/* Is there a whole record of sequence `seq` at `off`, or behind a pad there, that calls the one
+ * before it done? */
+static bool is_there(
+    struct txn_part *part, struct txn_part_slot *slot, uint64_t off, uint64_t seq)
+{
+    const struct pm_pool *pool = part->pool;
+    uint64_t ring_size = pool->super.geometry.ring_size;
+    uint8_t *copy = part->snapshot;
+    struct pm_record record;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t room = ring_size - off % ring_size;
+        uint64_t at = pm_slot_log_at(pool, slot->media.number, off);
+        pm_read(&pool->pm, at, copy, PM_RECORD_ALIGN);
+        uint32_t size = pm_record_peek(copy, room);
+        if (size == 0)
+            return false;
+        struct pm_place place = pm_slot_place(pool, &slot->media, off);
+        pm_read(&pool->pm, at, copy, size);
+        if (pm_record_check(copy, size, &place, pool->super.node, &record) != 0)
+            return false;
+        if (record.type != PM_RECORD_PAD)
+            return record.seq == seq && record.done >= seq - 1;
+        off += room;
+    }
+    return false;
+}
+
+static bool is_whole(struct txn_part *part, struct txn_part_slot *slot, uint64_t seq)
+{
+    uint64_t room = part->pool->super.geometry.ring_size -
+        slot->next_off % part->pool->super.geometry.ring_size;
+    struct pm_place place = pm_slot_place(part->pool, &slot->media, slot->next_off);
+    uint64_t at = pm_slot_log_at(part->pool, slot->media.number, slot->next_off);
+    struct pm_record record;
+
+    pm_read(&part->pool->pm, at, part->snapshot, PM_RECORD_ALIGN);
+    uint32_t size = pm_record_peek(part->snapshot, room);
+    if (size == 0)
+        return false;
+    pm_read(&part->pool->pm, at, part->snapshot, size);
+    return pm_record_check(part->snapshot, size, &place, part->pool->super.node, &record) == 0 &&
+        record.seq == seq;
+}
+
+/* A record of this node alone has no mark that would say that it was durable; the next one says it.
+ * So one that still does not check is damaged. */
+static void break_if_passed(struct txn_part *part, struct txn_part_slot *slot)
+{
+    const struct pm_pool *pool = part->pool;
+    uint64_t ring_size = pool->super.geometry.ring_size;
+    uint64_t at = pm_slot_log_at(pool, slot->media.number, slot->next_off);
+    uint64_t expected = slot->seq_max + 1;
+    uint8_t line[PM_RECORD_ALIGN];
+    char text[160];
+
+    if (slot->retry_count < PASSED_RETRIES)
+        return;
+    pm_read(&pool->pm, at, line, sizeof(line));
+    uint32_t size = pm_record_peek(line, ring_size - slot->next_off % ring_size);
+    if (size == 0 || !is_there(part, slot, slot->next_off + size, expected + 1))
+        return;
+    /* The next one came behind the flush of this one: seen in this order, this one is whole by now,
+     * if ever. What was seen of it before does not count. */
+    if (is_whole(part, slot, expected))
+        return;
+    (void)snprintf(text, sizeof(text),
+        "CAIRN_E_CORRUPT_RECORD: record %llu does not check, and the next one calls it done",
+        (unsigned long long)expected);
+    break_slot(part, slot, text);
+}
+
 /* A mark is stored only when its record is durable: over a record that does not check it means
  * damage (or a peer that lies). Nothing else would end the wait for that record. */
 static void break_if_damaged(struct txn_part *part, struct txn_part_slot *slot)
@@ -231,8 +304,10 @@ static void break_if_damaged(struct txn_part *part, struct txn_part_slot *slot)
     struct pm_record record;
     char why[100] = "no header";
 
-    if (mark == 0 || !pm_mark_is_set(&slot->media, expected, mark))
+    if (mark == 0 || !pm_mark_is_set(&slot->media, expected, mark)) {
+        break_if_passed(part, slot);
         return;
+    }
     /* Read after the mark: all of it is there. */
     uint8_t *copy = part->snapshot;
     pm_read(&pool->pm, at, copy, PM_RECORD_ALIGN);
@@ -250,7 +325,18 @@ static void break_if_damaged(struct txn_part *part, struct txn_part_slot *slot)
     break_slot(part, slot, text);
 }
 
-/* Void records become tombstones; marked ones are committed. */
+/*
+ * Committed without a mark: a record whose only participant is this node. The verdict is that of
+ * all participants, and this one has it. It is not acted on or spoken of before this CPU has made
+ * it durable, as any other (R11): its flush may be under way still.
+ */
+static bool is_alone(const struct txn_entry *entry)
+{
+    return entry->record.type == PM_RECORD_TX &&
+        (entry->record.participant_count == 1 || CN_MUTANT(n_commit_unmarked));
+}
+
+/* Void records become tombstones; marked ones, and those of this node alone, are committed. */
 static uint32_t poll_entry(
     struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry)
 {
@@ -261,7 +347,7 @@ static uint32_t poll_entry(
             break_slot(part, slot, "more void records than a slot epoch has room for");
         return 1;
     }
-    if (!mark_is_set(part, slot, entry))
+    if (!is_alone(entry) && !mark_is_set(part, slot, entry))
         return 0;
     txn_part_commit(part, slot, entry);
     return 1;
@@ -328,8 +414,9 @@ static void classify(struct txn_part *part, struct txn_part_slot *slot, struct t
         txn_part_set_state(slot, entry, TXN_ENTRY_ABORTED);
     else if (pm_slot_is_applied(part->pool, &slot->media, entry->seq))
         txn_part_set_state(slot, entry, TXN_ENTRY_APPLIED);
-    else if (pm_mark_is_set(&slot->media, entry->seq, le64_get(head->mark)) &&
-        entry->record.type == PM_RECORD_TX)
+    else if (is_alone(entry) ||
+        (pm_mark_is_set(&slot->media, entry->seq, le64_get(head->mark)) &&
+            entry->record.type == PM_RECORD_TX))
         txn_part_set_state(slot, entry, TXN_ENTRY_COMMITTED);
 }
 

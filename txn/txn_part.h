@@ -7,7 +7,7 @@
  * A slot's live window holds one entry per sequence above the applied position:
  *
  *   NONE ──► FOUND ──► COMMITTED ──► RELEASED ──► (position passes)
- *              │            ▲ mark, or verdict
+ *              │            ▲ mark, no other participant, or verdict
  *              ├─► REJECTED │  the record's contents do not fit the store: set aside, never passed
  *              └─► ABORTED ──► DROPPED ──► (position passes)
  *   at start only: APPLIED ──► RELEASED (its state word said so: the release is done again, R9)
@@ -22,7 +22,8 @@
 enum txn_entry_state {
     TXN_ENTRY_NONE = 0,
     TXN_ENTRY_FOUND,     /* valid, no mark, no verdict */
-    TXN_ENTRY_COMMITTED, /* marked, or the verdict says so; not applied */
+    TXN_ENTRY_COMMITTED, /* marked, of this node alone, or the verdict says so; not applied, and not
+                            necessarily `persisted` */
     TXN_ENTRY_APPLIED,   /* found applied at start: release to be done again */
     TXN_ENTRY_RELEASED,  /* done; the position may pass */
     TXN_ENTRY_ABORTED,   /* has a durable tombstone; locks not released yet */

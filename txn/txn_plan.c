@@ -26,12 +26,6 @@ static bool find_hint(struct cairn_tx *tx, const struct txn_key *k, struct txn_h
         tx->ctx->cluster->cache, peer->node, peer->incarnation, k->table, k->hash, hint);
 }
 
-static bool place_ok(const struct txn_peer *peer, uint64_t off, uint64_t size)
-{
-    return off % 64 == 0 &&
-        cn_range_inside(off, size, peer->extent_off, peer->extent_end - peer->extent_off);
-}
-
 /* Believe the cache about a key that is written blindly. False: it knows nothing useful. */
 static bool believe_hint(struct cairn_tx *tx, struct txn_key *k)
 {
@@ -42,9 +36,9 @@ static bool believe_hint(struct cairn_tx *tx, struct txn_key *k)
         tx->ctx->stats.cache_misses++;
         return false;
     }
-    bool bucket = hint.bucket != 0 && place_ok(peer, hint.bucket, PM_BUCKET_SIZE);
+    bool bucket = hint.bucket != 0 && txn_in_extents(peer, hint.bucket, PM_BUCKET_SIZE);
     bool item = hint.item != 0 && pm_class_size(hint.class_) != 0 &&
-        place_ok(peer, hint.item, pm_class_size(hint.class_));
+        txn_in_extents(peer, hint.item, pm_class_size(hint.class_));
     if (!item && (hint.item != 0 || !bucket))
         return false;
     tx->ctx->stats.cache_hits++;
@@ -67,7 +61,7 @@ static void believe_bucket_hint(struct cairn_tx *tx, struct txn_key *k)
     struct txn_hint hint;
 
     if (!find_hint(tx, k, &hint) || hint.bucket == 0 ||
-        !place_ok(&tx->ctx->peer[k->peer], hint.bucket, PM_BUCKET_SIZE))
+        !txn_in_extents(&tx->ctx->peer[k->peer], hint.bucket, PM_BUCKET_SIZE))
         return;
     k->bucket_known = k->bucket_hinted = true;
     k->bucket = hint.bucket;
@@ -75,6 +69,7 @@ static void believe_bucket_hint(struct cairn_tx *tx, struct txn_key *k)
 }
 
 /* The net effect of what was buffered. */
+CN_HOT
 static void decide(struct txn_key *k)
 {
     uint64_t version = pm_word_version(k->item_word);
@@ -99,8 +94,9 @@ static void decide(struct txn_key *k)
 }
 
 /* Look up, in parallel, every key for which `missing` holds. */
+CN_HOT
 static int look_up(struct cairn_tx *tx, bool (*missing)(const struct txn_key *), bool need_bucket,
-    uint64_t deadline_ns)
+    uint64_t *deadline_ns)
 {
     uint32_t n = 0;
 
@@ -109,7 +105,8 @@ static int look_up(struct cairn_tx *tx, bool (*missing)(const struct txn_key *),
             txn_look_init(&tx->ctx->look[n++], tx, &tx->key[i], TXN_LOOK_LOCATE,
                 need_bucket || tx->key[i].write == TXN_WRITE_DELETE);
         if (n == TXN_LOOKS_MAX || (n != 0 && i + 1 == tx->key_count)) {
-            int rc = txn_look_run(tx, n, deadline_ns);
+            *deadline_ns = txn_due(tx->ctx, *deadline_ns);
+            int rc = txn_look_run(tx, n, *deadline_ns);
             if (rc != 0)
                 return rc;
             n = 0;
@@ -128,7 +125,8 @@ static bool misses_bucket(const struct txn_key *k)
     return wants_bucket(k) && !k->bucket_known;
 }
 
-static int find_places(struct cairn_tx *tx, uint64_t deadline_ns)
+CN_HOT
+static int find_places(struct cairn_tx *tx, uint64_t *deadline_ns)
 {
     for (uint32_t i = 0; i < tx->key_count; i++) {
         struct txn_key *k = &tx->key[i];
@@ -154,6 +152,7 @@ static int find_places(struct cairn_tx *tx, uint64_t deadline_ns)
 /* ---- locks and room ---- */
 
 /* Forget what an earlier pass wanted; what is held stays. */
+CN_HOT
 static void keep_held(struct cairn_tx *tx)
 {
     uint32_t n = 0;
@@ -176,6 +175,7 @@ static void keep_held(struct cairn_tx *tx)
     tx->lock_count = n;
 }
 
+CN_HOT
 static int want_item(struct cairn_tx *tx, uint32_t i)
 {
     struct txn_key *k = &tx->key[i];
@@ -240,6 +240,7 @@ static int clashed(struct cairn_tx *tx)
     return CAIRN_E_CONFLICT;
 }
 
+CN_HOT
 static int want_locks(struct cairn_tx *tx)
 {
     keep_held(tx);
@@ -257,6 +258,7 @@ static int want_locks(struct cairn_tx *tx)
 }
 
 /* A bucket that was seen and has too few free slots; NULL: none. */
+CN_HOT
 static struct txn_lock *crowded(struct cairn_tx *tx)
 {
     for (uint32_t i = 0; i < tx->lock_count; i++) {
@@ -269,7 +271,7 @@ static struct txn_lock *crowded(struct cairn_tx *tx)
 }
 
 /* Ask for room, or leave it to the end of the abort while locks are held. 0: plan again. */
-static int make_room(struct cairn_tx *tx, const struct txn_lock *lock, uint64_t deadline_ns)
+static int make_room(struct cairn_tx *tx, const struct txn_lock *lock, uint64_t *deadline_ns)
 {
     bool conflict = tx->held != 0;
 
@@ -292,8 +294,9 @@ static int make_room(struct cairn_tx *tx, const struct txn_lock *lock, uint64_t 
     if (conflict)
         return CAIRN_E_CONFLICT;
     tx->room_wanted = false;
+    *deadline_ns = txn_due(tx->ctx, *deadline_ns);
     return txn_room(
-        &tx->ctx->peer[tx->room_peer], tx->room_root, tx->room_hash, tx->room_count, deadline_ns);
+        &tx->ctx->peer[tx->room_peer], tx->room_root, tx->room_hash, tx->room_count, *deadline_ns);
 }
 
 /* ---- blocks and rings ---- */
@@ -303,7 +306,8 @@ static bool wants_block(const struct txn_key *k)
     return k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE;
 }
 
-static int take_blocks(struct cairn_tx *tx, uint64_t deadline_ns)
+CN_HOT
+static int take_blocks(struct cairn_tx *tx, uint64_t *deadline_ns)
 {
     for (uint32_t i = 0; i < tx->key_count; i++) {
         struct txn_key *k = &tx->key[i];
@@ -318,7 +322,8 @@ static int take_blocks(struct cairn_tx *tx, uint64_t deadline_ns)
             wanted += wants_block(o) && o->peer == k->peer &&
                 pm_class_for(o->key_size, o->value_size) == class_;
         }
-        int rc = txn_block_take(&tx->ctx->peer[k->peer], class_, wanted, deadline_ns, &k->block);
+        *deadline_ns = txn_due(tx->ctx, *deadline_ns);
+        int rc = txn_block_take(&tx->ctx->peer[k->peer], class_, wanted, *deadline_ns, &k->block);
         if (rc != 0)
             return rc;
         k->block_off = tx->ctx->peer[k->peer].block[k->block].off;
@@ -327,23 +332,23 @@ static int take_blocks(struct cairn_tx *tx, uint64_t deadline_ns)
     return 0;
 }
 
+CN_HOT
 static int reserve_rings(struct cairn_tx *tx, uint64_t deadline_ns)
 {
-    for (uint16_t p = 0; p < tx->ctx->peer_count; p++) {
-        uint32_t size = txn_record_bound(tx, p);
-        if (size == 0)
-            continue;
-        int rc = txn_ring_reserve(&tx->ctx->peer[p], size, deadline_ns);
+    txn_log_plan(tx);
+    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
+        int rc = txn_ring_reserve(p, p->rec.size, deadline_ns);
         if (rc != 0)
             return rc;
     }
     return 0;
 }
 
+CN_HOT
 int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     for (uint32_t tries = 0;; tries++) {
-        int rc = find_places(tx, deadline_ns);
+        int rc = find_places(tx, &deadline_ns);
         if (rc == 0)
             rc = want_locks(tx);
         if (rc != 0)
@@ -351,16 +356,17 @@ int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns)
         const struct txn_lock *full = crowded(tx);
         if (full == NULL)
             break;
-        rc = tries < TXN_ROOM_TRIES_MAX ? make_room(tx, full, deadline_ns) : clashed(tx);
+        rc = tries < TXN_ROOM_TRIES_MAX ? make_room(tx, full, &deadline_ns) : clashed(tx);
         if (rc != 0)
             return rc;
     }
-    int rc = take_blocks(tx, deadline_ns);
+    int rc = take_blocks(tx, &deadline_ns);
     return rc != 0 ? rc : reserve_rings(tx, deadline_ns);
 }
 
 /* ---- after COMMITTED ---- */
 
+CN_HOT
 void txn_plan_learn(struct cairn_tx *tx)
 {
     for (uint32_t i = 0; i < tx->key_count; i++) {

@@ -32,10 +32,11 @@ static bool is_answer(int result)
 
 /* Post for every lookup that may. Returns how many posted; *ret_wake: when the first of the rest
  * may. */
+CN_HOT
 static uint32_t post_round(struct cairn_tx *tx, uint32_t count, struct txn_batch *batch,
     uint32_t *ret_active, uint64_t *ret_wake)
 {
-    uint64_t now = txn_now(tx->ctx);
+    uint64_t now = 0;
     uint32_t posted = 0;
 
     *ret_active = 0;
@@ -47,6 +48,8 @@ static uint32_t post_round(struct cairn_tx *tx, uint32_t count, struct txn_batch
         if (look->state == TXN_AT_DONE)
             continue;
         (*ret_active)++;
+        if (look->not_before_ns != 0 && now == 0)
+            now = txn_now(tx->ctx);
         if (look->not_before_ns > now) {
             *ret_wake = cn_min64(*ret_wake, look->not_before_ns);
             continue;
@@ -58,6 +61,7 @@ static uint32_t post_round(struct cairn_tx *tx, uint32_t count, struct txn_batch
 }
 
 /* Returns the first error of a lookup, 0 if there is none. */
+CN_HOT
 static int take_round(struct cairn_tx *tx, uint32_t count)
 {
     int rc = 0;
@@ -79,20 +83,48 @@ static int take_round(struct cairn_tx *tx, uint32_t count)
     return rc;
 }
 
+/* The usual case of one lookup without its loops: a round, and it is done. */
+CN_HOT
+static int run_once(struct txn_look *look)
+{
+    struct cairn_ctx *ctx = look->tx->ctx;
+    struct txn_batch batch = {0};
+
+    ctx->scratch_used = 0;
+    if (look->state == TXN_AT_DONE || !txn_look_post(look, &batch))
+        return 0;
+    (void)txn_wait_trip(ctx, &batch, TXN_LATER);
+    txn_look_take(look);
+    if (ctx->lost != 0)
+        return txn_lost_error(ctx);
+    return look->state == TXN_AT_DONE && !is_answer(look->result) ? look->result : 0;
+}
+
+CN_HOT
 int txn_look_run(struct cairn_tx *tx, uint32_t count, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = tx->ctx;
     uint32_t rounds = 0;
     int rc = 0;
 
+    if (count == 1 && deadline_ns == TXN_LATER) {
+        rc = run_once(&ctx->look[0]);
+        if (rc == 0 && ctx->look[0].state == TXN_AT_DONE)
+            return 0;
+        rounds = 1;
+    }
+
     while (rc == 0) {
         struct txn_batch batch = {0};
         uint32_t active;
         uint64_t wake;
+        if (rounds != 0)
+            deadline_ns = txn_due(ctx, deadline_ns);
         uint32_t posted = post_round(tx, count, &batch, &active, &wake);
         if (active == 0)
             break;
         if (posted == 0) {
+            deadline_ns = txn_due(ctx, deadline_ns);
             if (wake >= deadline_ns) {
                 rc = timed_out(tx);
                 break;
@@ -134,6 +166,7 @@ static void read_buffered(
 }
 
 /* Start lookups for reads that have none yet, up to a group. Returns how many. */
+CN_HOT
 static int start_group(struct cairn_tx *tx, struct cairn_read *reads, size_t count,
     struct cairn_read **ret_of, uint32_t *ret_started)
 {
@@ -168,6 +201,7 @@ static int start_group(struct cairn_tx *tx, struct cairn_read *reads, size_t cou
     return 0;
 }
 
+CN_HOT
 static void finish_group(struct cairn_tx *tx, struct cairn_read **of, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -179,10 +213,83 @@ static void finish_group(struct cairn_tx *tx, struct cairn_read **of, uint32_t c
     }
 }
 
+/* ---- one read by a hint ---- */
+
+/* What the hint led to is not the key's item as it is now: the lookup goes on from what was read,
+ * as if it had read it itself. */
+static int look_on(struct cairn_tx *tx, struct txn_key *key, struct cairn_read *r,
+    const struct txn_hint *hint, uint8_t *bytes, int status)
+{
+    struct txn_look *look = &tx->ctx->look[0];
+
+    txn_look_init(look, tx, key, TXN_LOOK_READ, false);
+    look->buf = r->buf;
+    look->buf_size = r->buf_size;
+    if (look->state == TXN_AT_ITEM && look->item == hint->item &&
+        look->item_size == hint->item_size) {
+        look->bytes[0] = bytes;
+        look->status[0] = status;
+        txn_look_take(look);
+    }
+    int rc = txn_look_run(tx, 1, txn_op_deadline(tx->ctx));
+    r->status = rc == 0 ? look->result : TXN_PENDING;
+    r->value_size = look->value_size;
+    return rc;
+}
+
+/* The usual case without the machine of txn_index.c: a key that this transaction has not met yet,
+ * at the place where it was last seen. *ret_done: it was that case. */
+CN_HOT
+static int get_hinted(struct cairn_tx *tx, struct cairn_read *r, bool *ret_done)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+    struct txn_key *key;
+    struct txn_hint hint;
+    struct pm_item_view view;
+    struct txn_batch batch = {0};
+    int status, rc = txn_set_key(tx, r->table, r->key, r->key_size, &key);
+
+    *ret_done = rc != 0;
+    if (rc != 0 || key->belief != TXN_BELIEF_NONE || key->write != TXN_WRITE_NONE)
+        return rc;
+    struct txn_peer *peer = &ctx->peer[key->peer];
+    if (!txn_set_is_located(peer, key))
+        rc = txn_set_locate(tx, key);
+    *ret_done = rc != 0;
+    if (rc != 0 || !txn_cache_find(ctx->cluster->cache, peer->node, peer->incarnation, key->table,
+                       key->hash, &hint))
+        return rc;
+    ctx->scratch_used = 0;
+    uint8_t *bytes = txn_scratch(ctx, hint.item_size);
+    if (hint.item == 0 || bytes == NULL || !txn_in_extents(peer, hint.item, hint.item_size))
+        return 0;
+    (void)txn_post_read_now(peer, &batch, &status, hint.item, bytes, hint.item_size);
+    *ret_done = true;
+    if (txn_wait_trip(ctx, &batch, TXN_LATER) != 0 || ctx->lost != 0)
+        return ctx->lost != 0 ? txn_lost_error(ctx) : status;
+    pm_item_look(bytes, hint.item_size, hint.item, peer->crc_seed, peer->tag, &view);
+    if (!txn_is_item_of(key, &view))
+        return look_on(tx, key, r, &hint, bytes, status);
+    ctx->stats.cache_hits++;
+    txn_key_accept(key, hint.item, &view);
+    if (hint.bucket != 0 && txn_in_extents(peer, hint.bucket, PM_BUCKET_SIZE)) {
+        key->bucket_known = key->bucket_hinted = true;
+        key->bucket = hint.bucket;
+        key->bucket_word = hint.bucket_version;
+    }
+    if (view.version != hint.version)
+        txn_hint_put(key, peer);
+    key->read = true;
+    r->value_size = view.value_size;
+    r->status = txn_copy_value(&view, r->buf, r->buf_size);
+    return 0;
+}
+
+CN_HOT
 int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
 {
     struct cairn_read *of[TXN_LOOKS_MAX];
-    uint64_t deadline = txn_op_deadline(tx->ctx);
+    uint64_t deadline = TXN_LATER;
     uint32_t started = 0, rooms = 0;
 
     if (tx->ctx->lost != 0)
@@ -200,6 +307,7 @@ int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
         if (rc == CAIRN_E_CONFLICT && tx->room_wanted && tx->held == 0 &&
             rooms++ < TXN_ROOM_TRIES_MAX) {
             tx->room_wanted = false;
+            deadline = txn_due(tx->ctx, deadline);
             rc = txn_room(&tx->ctx->peer[tx->room_peer], tx->room_root, tx->room_hash,
                 tx->room_count, deadline);
             if (rc != 0)
@@ -212,5 +320,25 @@ int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
             return rc;
         }
         finish_group(tx, of, started);
+        if (started == count)
+            return 0;
+        deadline = txn_due(tx->ctx, deadline);
     }
+}
+
+CN_HOT
+int txn_get(struct cairn_tx *tx, struct cairn_read *r)
+{
+    bool done;
+
+    if (tx->ctx->lost != 0)
+        return txn_lost_error(tx->ctx);
+    r->status = TXN_PENDING;
+    r->value_size = 0;
+    if (!r->for_update && tx->held == 0) {
+        int rc = get_hinted(tx, r, &done);
+        if (done)
+            return rc;
+    }
+    return txn_get_many(tx, r, 1);
 }

@@ -72,8 +72,7 @@ int txn_resolve(struct cairn_ctx *ctx, const struct txn_token *token, uint64_t d
     for (uint32_t tries = 0;; tries++) {
         renew_session(ctx);
         int rc = ask_verdict(peer, token, deadline_ns, ret_outcome);
-        bool again = rc == CAIRN_E_IN_DOUBT || rc == CAIRN_E_NODE_DOWN || rc == CAIRN_E_FENCED ||
-            rc == CAIRN_E_TIMEOUT || rc == CAIRN_E_AGAIN;
+        bool again = rc == CAIRN_E_IN_DOUBT || rc == CAIRN_E_AGAIN || txn_may_come_back(rc);
         if (!again)
             return rc;
         uint64_t until = txn_now(ctx) + 2000000u + txn_backoff_ns(ctx, tries + 4);

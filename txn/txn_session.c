@@ -15,10 +15,43 @@ int txn_peer_fail(const struct txn_peer *peer, int code)
     return cn_fail_context(code, "node %u (%s): ", peer->node, peer->address);
 }
 
+bool txn_is_unreachable(int code)
+{
+    switch (code) {
+    case CAIRN_E_NO_DEVICE:
+    case CAIRN_E_MEMLOCK:
+    case CAIRN_E_NO_ATOMICS:
+    case CAIRN_E_WIRE_VERSION: return true;
+    default: return txn_may_come_back(code);
+    }
+}
+
+bool txn_may_come_back(int code)
+{
+    switch (code) {
+    case CAIRN_E_NODE_DOWN:
+    case CAIRN_E_FENCED:
+    case CAIRN_E_TIMEOUT:
+    case CAIRN_E_UNREACHABLE:
+    case CAIRN_E_REJECTED:
+    case CAIRN_E_FABRIC: return true;
+    default: return false;
+    }
+}
+
+/* What a call returns for a connection that died of `status`. */
+static int code_of(int status)
+{
+    return txn_is_unreachable(status) ? status : CAIRN_E_NODE_DOWN;
+}
+
 int txn_lost_error(struct cairn_ctx *ctx)
 {
     const struct txn_peer *peer = &ctx->peer[ctx->lost_peer];
 
+    if (ctx->lost_text[0] != '\0')
+        return cn_fail(code_of(ctx->lost), "node %u (%s): connection lost: %s", peer->node,
+            peer->address, ctx->lost_text);
     switch (ctx->lost) {
     case CAIRN_E_FENCED:
         return cn_fail(CAIRN_E_FENCED,
@@ -29,13 +62,14 @@ int txn_lost_error(struct cairn_ctx *ctx)
             "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
             peer->address, ctx->cluster->options.op_timeout_ms);
     default:
-        return cn_fail(CAIRN_E_NODE_DOWN,
+        return cn_fail(code_of(ctx->lost),
             "node %u (%s): connection lost (%s); is the node running?", peer->node, peer->address,
             cairn_error_name(ctx->lost));
     }
 }
 
-static void note_lost(struct txn_peer *peer, int status)
+/* `text`: what the fabric says, or NULL. */
+static void note_lost(struct txn_peer *peer, int status, const char *text)
 {
     struct cairn_ctx *ctx = peer->ctx;
 
@@ -43,21 +77,34 @@ static void note_lost(struct txn_peer *peer, int status)
         peer->state = TXN_PEER_NONE; /* reconnects in the middle of the transaction */
         return;
     }
-    if (ctx->lost != 0 || ctx->closing)
+    if (ctx->closing)
         return;
-    ctx->lost = status;
+    /* A post may have met it first, which has no words for it. */
+    bool told = ctx->lost != 0 && ctx->lost_peer == peer->at && ctx->lost_text[0] == '\0';
+    if (ctx->lost != 0 && (!told || text == NULL))
+        return;
+    if (ctx->lost == 0 || ctx->lost == CAIRN_E_NODE_DOWN)
+        ctx->lost = status;
     ctx->lost_peer = peer->at;
-    cn_log(ctx->env, CN_LOG_WARNING, "session %02x%02x%02x%02x: node %u (%s) lost: %s",
+    (void)snprintf(ctx->lost_text, sizeof(ctx->lost_text), "%s", text != NULL ? text : "");
+    cn_log(ctx->env, CN_LOG_WARNING, "session %02x%02x%02x%02x: node %u (%s) lost: %s%s%s",
         ctx->session.b[0], ctx->session.b[1], ctx->session.b[2], ctx->session.b[3], peer->node,
-        peer->address, cairn_error_name(status));
+        peer->address, cairn_error_name(status), text != NULL ? ": " : "",
+        text != NULL ? text : "");
 }
 
-void txn_peer_drop(struct txn_peer *peer, int status)
+static void delete_later(struct txn_peer *peer)
+{
+    peer->dead = peer->conn;
+    peer->ctx->any_dead = true;
+}
+
+static void drop(struct txn_peer *peer, int status, const char *text)
 {
     bool was_up = peer->state == TXN_PEER_UP;
 
     if (peer->conn != NULL && peer->ctx->polling)
-        peer->dead = peer->conn; /* events of the batch may still name it */
+        delete_later(peer); /* events of the batch may still name it */
     else if (peer->conn != NULL)
         rd_conn_delete(peer->conn);
     peer->conn = NULL;
@@ -65,7 +112,12 @@ void txn_peer_drop(struct txn_peer *peer, int status)
     peer->down_status = status;
     txn_ops_fail(peer->ctx, peer->at, status);
     if (was_up)
-        note_lost(peer, status);
+        note_lost(peer, status, text);
+}
+
+void txn_peer_drop(struct txn_peer *peer, int status)
+{
+    drop(peer, status, NULL);
 }
 
 static void read_welcome(struct txn_peer *peer, const struct rd_welcome_wire *w)
@@ -85,12 +137,32 @@ static void read_welcome(struct txn_peer *peer, const struct rd_welcome_wire *w)
     peer->slot = le16_get(w->slot);
     peer->tag = le16_get(w->tag);
     peer->chunk_shift = w->chunk_shift;
-    peer->seq = peer->log_off = peer->position_seq = peer->position_off_log = 0;
+    peer->seq = peer->done = peer->log_off = peer->position_seq = peer->position_off_log = 0;
     memset(peer->position, 0, sizeof(*peer->position));
     peer->position_status = 0;
     peer->void_seq = 0;
     peer->word_replied = 0;
     txn_stock_reset(peer);
+}
+
+/* Never silently weaker: what the node states is what the configuration declares for it (if it
+ * declares anything), and what its ring's flushes do. Nothing has been written there yet. */
+static int check_durability(const struct txn_peer *peer, enum rd_durability stated)
+{
+    const struct txn_config_node *at = &peer->ctx->cluster->config->node[peer->at];
+    enum rd_durability declared = txn_persistence_durability(at->persistence);
+    enum rd_durability ring = peer->conn->durability;
+
+    if (declared != 0 && declared != stated)
+        return cn_fail(CAIRN_E_DURABILITY,
+            "it makes writes durable by \"%s\", but persistence = \"%s\" is configured for it "
+            "here; give all processes the same configuration and restart the node",
+            rd_durability_name(stated), txn_persistence_name(at->persistence));
+    if (ring != 0 && ring != stated)
+        return cn_fail(CAIRN_E_DURABILITY,
+            "it says that it makes writes durable by \"%s\", but grants a ring of \"%s\"",
+            rd_durability_name(stated), rd_durability_name(ring));
+    return 0;
 }
 
 static void peer_up(struct txn_peer *peer, const struct rd_event *event)
@@ -103,6 +175,8 @@ static void peer_up(struct txn_peer *peer, const struct rd_event *event)
         if (w.chunk_shift < 12 || w.chunk_shift > 30 || le32_get(w.window) == 0 ||
             le64_get(w.ring_size) < 4096)
             rc = cn_fail(CAIRN_E_PROTOCOL, "welcome: impossible chunk, window or ring size");
+        else
+            rc = check_durability(peer, (enum rd_durability)w.durability);
     }
     if (rc != 0) {
         snprintf(peer->refusal, sizeof(peer->refusal), "%s", cairn_last_error());
@@ -122,6 +196,9 @@ static void connect_failed(struct txn_peer *peer, const struct rd_event *event)
     if (event->size != 0) {
         status = rd_wire_refusal(event->data, event->size);
         snprintf(peer->refusal, sizeof(peer->refusal), "%s", cairn_last_error());
+    } else if (event->text != NULL) {
+        snprintf(peer->refusal, sizeof(peer->refusal), "%s", event->text);
+        status = code_of(status);
     }
     txn_peer_drop(peer, status);
 }
@@ -141,12 +218,32 @@ void txn_event(struct cairn_ctx *ctx, const struct rd_event *event)
         if (peer->state == TXN_PEER_CONNECTING)
             connect_failed(peer, event);
         else
-            txn_peer_drop(peer, event->status != 0 ? event->status : CAIRN_E_NODE_DOWN);
+            drop(peer, event->status != 0 ? event->status : CAIRN_E_NODE_DOWN, event->text);
         break;
     case RD_EV_MESSAGE: txn_message(peer, event->data, event->size); break;
     case RD_EV_COMPLETION: /* taken by txn_poll() */
     case RD_EV_CONNECT: /* a coordinator does not listen */ break;
     }
+}
+
+/* The error of a try to connect that failed, with its text. */
+static int unreached(const struct txn_peer *peer)
+{
+    int status = peer->down_status;
+
+    if (peer->refusal[0] != '\0')
+        return cn_fail(status, "node %u (%s): %s", peer->node, peer->address, peer->refusal);
+    if (status == CAIRN_E_TIMEOUT)
+        return cn_fail(CAIRN_E_TIMEOUT,
+            "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
+            peer->address, peer->ctx->cluster->options.connect_timeout_ms);
+    if (status == -EACCES || status == -EPERM)
+        return cn_fail(CAIRN_E_NODE_DOWN,
+            "node %u (%s): permission denied; run as the user that runs the node", peer->node,
+            peer->address);
+    return cn_fail(code_of(status),
+        "node %u (%s): cannot be reached (%s); is it running, and is the address right?",
+        peer->node, peer->address, cairn_error_name(status));
 }
 
 /* One try to connect: 0 or the error, with its text. */
@@ -178,9 +275,7 @@ static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
             txn_peer_drop(peer, CAIRN_E_TIMEOUT);
             break;
         }
-        rd_ep_arm(ctx->ep);
-        if (!txn_poll(ctx))
-            rd_ep_sleep(ctx->ep, deadline_ns);
+        txn_rest(ctx, deadline_ns);
     }
     if (peer->state == TXN_PEER_UP)
         return 0;
@@ -188,20 +283,7 @@ static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
         txn_peer_drop(peer, CAIRN_E_NODE_DOWN);
         return txn_lost_error(ctx);
     }
-    if (peer->refusal[0] != '\0')
-        return cn_fail(
-            peer->down_status, "node %u (%s): %s", peer->node, peer->address, peer->refusal);
-    if (peer->down_status == CAIRN_E_TIMEOUT)
-        return cn_fail(CAIRN_E_TIMEOUT,
-            "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
-            peer->address, ctx->cluster->options.connect_timeout_ms);
-    if (peer->down_status == -EACCES || peer->down_status == -EPERM)
-        return cn_fail(CAIRN_E_NODE_DOWN,
-            "node %u (%s): permission denied; run as the user that runs the node", peer->node,
-            peer->address);
-    return cn_fail(CAIRN_E_NODE_DOWN,
-        "node %u (%s): cannot be reached (%s); is it running, and is the address right?",
-        peer->node, peer->address, cairn_error_name(peer->down_status));
+    return unreached(peer);
 }
 
 int txn_peer_need(struct txn_peer *peer)
@@ -239,16 +321,14 @@ static void close_cleanly(struct cairn_ctx *ctx)
     for (uint32_t i = 0; i < ctx->peer_count; i++) {
         struct txn_peer *peer = &ctx->peer[i];
         peer->close_replied = peer->state != TXN_PEER_UP;
-        if (peer->state == TXN_PEER_UP && txn_send(peer, RD_MSG_CLOSE, NULL, 0, &id) != 0)
+        if (peer->state == TXN_PEER_UP &&
+            txn_send_by(peer, RD_MSG_CLOSE, NULL, 0, deadline, &id) != 0)
             peer->close_replied = true;
     }
     for (uint32_t i = 0; i < ctx->peer_count; i++) {
         struct txn_peer *peer = &ctx->peer[i];
-        while (!peer->close_replied && peer->state == TXN_PEER_UP && txn_now(ctx) < deadline) {
-            rd_ep_arm(ctx->ep);
-            if (!txn_poll(ctx))
-                rd_ep_sleep(ctx->ep, deadline);
-        }
+        while (!peer->close_replied && peer->state == TXN_PEER_UP && txn_now(ctx) < deadline)
+            txn_rest(ctx, deadline);
     }
     ctx->closing = false;
 }
@@ -278,5 +358,6 @@ void txn_session_begin(struct cairn_ctx *ctx)
     cn_random(ctx->env, ctx->session.b, sizeof(ctx->session.b));
     ctx->tx_counter = 0;
     ctx->lost = 0;
+    ctx->lost_text[0] = '\0';
     ctx->background = (struct txn_batch){0};
 }

@@ -8,6 +8,7 @@
  */
 #include "txn/txn_ctx.h"
 
+CN_HOT
 void txn_set_reset(struct cairn_tx *tx)
 {
     tx->key_count = 0;
@@ -15,54 +16,133 @@ void txn_set_reset(struct cairn_tx *tx)
     tx->held = 0;
     tx->values_used = 0;
     tx->writes = 0;
+    if (tx->participant != NULL)
+        txn_log_forget(tx);
     tx->has_token = false;
     tx->room_wanted = false;
     tx->error = 0;
 }
 
+/* ---- names ---- */
+
+/* Not secret: keys that meet here compute their hashes again, and that is all. */
+static inline struct txn_name *name_of(
+    struct cairn_ctx *ctx, uint32_t table, const void *key, size_t size)
+{
+    const uint8_t *at = key;
+    uint64_t h = table + (uint64_t)size, part = 0;
+
+    for (; size >= sizeof(part); size -= sizeof(part), at += sizeof(part)) {
+        memcpy(&part, at, sizeof(part));
+        h = (h ^ part) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 32;
+    }
+    part = 0;
+    for (; size > 0; size--)
+        part = part << 8 | *at++;
+    h = (h ^ part) * UINT64_C(0x9e3779b97f4a7c15);
+    return &ctx->name[h >> 32 & (TXN_NAMES - 1)];
+}
+
+static inline bool is_named(const struct txn_name *name, const struct txn_key *k)
+{
+    return name->key_size == k->key_size && name->table == k->table &&
+        cn_bytes_equal(name->key, k->key, k->key_size);
+}
+
+/* Shard, and the hash in the index if it is known. Errors: CAIRN_E_NO_TABLE. */
+static inline int find_name(struct cairn_ctx *ctx, struct txn_key *k)
+{
+    const struct txn_config *config = ctx->cluster->config;
+    struct txn_name *name = name_of(ctx, k->table, k->key, k->key_size);
+
+    if (CN_LIKELY(is_named(name, k))) {
+        k->peer = name->peer;
+        k->index = name->index;
+        k->hash = name->hash;
+        k->edition = name->edition;
+        return 0;
+    }
+    if (!txn_config_has_table(config, k->table))
+        return cn_fail(CAIRN_E_NO_TABLE, "no table with id %u in %s", k->table, config->path);
+    k->peer = (uint16_t)txn_config_shard(config, k->table, k->key, k->key_size);
+    if (k->key_size > TXN_NAME_KEY_MAX)
+        return 0;
+    name->table = k->table;
+    name->peer = k->peer;
+    name->key_size = k->key_size;
+    memcpy(name->key, k->key, k->key_size);
+    name->edition = 0;
+    name->index = NULL;
+    return 0;
+}
+
+static void note_hash(struct cairn_ctx *ctx, const struct txn_key *k)
+{
+    struct txn_name *name = name_of(ctx, k->table, k->key, k->key_size);
+
+    if (!is_named(name, k))
+        return;
+    name->index = k->index;
+    name->hash = k->hash;
+    name->edition = k->edition;
+}
+
+/* ---- keys ---- */
+
+/* All but the bytes of the key, which are behind them. */
+static void clear_key(struct txn_key *k)
+{
+    _Static_assert(offsetof(struct txn_key, key) % 8 == 0, "cn_zero");
+    cn_zero(k, offsetof(struct txn_key, key));
+    k->block = TXN_NONE;
+}
+
+CN_HOT
 int txn_set_key(
     struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size, struct txn_key **ret_key)
 {
-    const struct txn_config *config = tx->ctx->cluster->config;
-
     if (key == NULL || key_size == 0 || key_size > CAIRN_KEY_SIZE_MAX)
         return cn_fail(CAIRN_E_KEY_SIZE, "a key of %zu bytes; 1 to %u are allowed", key_size,
             CAIRN_KEY_SIZE_MAX);
     for (uint32_t i = 0; i < tx->key_count; i++) {
         struct txn_key *k = &tx->key[i];
-        if (k->table == table && k->key_size == key_size && memcmp(k->key, key, key_size) == 0) {
+        if (k->table == table && k->key_size == key_size && cn_bytes_equal(k->key, key, key_size)) {
             *ret_key = k;
             return 0;
         }
     }
-    if (!txn_config_has_table(config, table))
-        return cn_fail(CAIRN_E_NO_TABLE, "no table with id %u in %s", table, config->path);
     if (tx->key_count == CAIRN_TX_KEYS_MAX)
         return cn_fail(CAIRN_E_TX_SIZE, "more than %u keys in a transaction", CAIRN_TX_KEYS_MAX);
-    struct txn_key *k = &tx->key[tx->key_count++];
-    memset(k, 0, sizeof(*k));
+    struct txn_key *k = &tx->key[tx->key_count];
+    clear_key(k);
     k->table = table;
     k->key_size = (uint8_t)key_size;
-    memcpy(k->key, key, key_size);
-    k->peer = (uint16_t)txn_config_shard(config, table, key, key_size);
-    k->block = TXN_NONE;
+    cn_copy_small(k->key, key, key_size);
+    int rc = find_name(tx->ctx, k);
+    if (rc != 0)
+        return rc;
+    tx->key_count++;
     *ret_key = k;
     return 0;
 }
 
+CN_HOT
 int txn_set_locate(struct cairn_tx *tx, struct txn_key *key)
 {
     struct txn_peer *peer = &tx->ctx->peer[key->peer];
-    int rc = txn_peer_need(peer);
 
-    if (rc != 0)
-        return rc;
-    if (key->index != NULL && key->index->known && key->index->incarnation == peer->incarnation)
+    if (CN_LIKELY(txn_set_is_located(peer, key)))
         return 0;
+    int rc = txn_peer_need(peer);
+    if (rc != 0 || txn_set_is_located(peer, key))
+        return rc;
     rc = txn_table_need(peer, key->table, &key->index);
     if (rc != 0)
         return rc;
     key->hash = pm_index_hash(&key->index->root, key->key, key->key_size);
+    key->edition = key->index->edition;
+    note_hash(tx->ctx, key);
     return 0;
 }
 
@@ -91,6 +171,7 @@ static void compact(struct cairn_tx *tx)
 }
 
 /* Bytes of keys and values written at a node, without `except`. */
+CN_HOT
 static uint64_t bytes_at(const struct cairn_tx *tx, uint16_t peer, const struct txn_key *except)
 {
     uint64_t bytes = 0;
@@ -103,6 +184,7 @@ static uint64_t bytes_at(const struct cairn_tx *tx, uint16_t peer, const struct 
     return bytes;
 }
 
+CN_HOT
 int txn_set_write(struct cairn_tx *tx, struct txn_key *key, enum txn_write write, const void *value,
     size_t value_size)
 {
@@ -129,6 +211,7 @@ int txn_set_write(struct cairn_tx *tx, struct txn_key *key, enum txn_write write
     return 0;
 }
 
+CN_HOT
 bool txn_key_guard(const struct txn_key *key, uint64_t *ret_off, uint64_t *ret_word)
 {
     switch (key->belief) {
@@ -155,6 +238,7 @@ static bool clash(const struct txn_key *a, const struct txn_key *b)
         pm_word_version(word_a) != pm_word_version(word_b);
 }
 
+CN_HOT
 bool txn_set_agrees(const struct cairn_tx *tx)
 {
     if (CN_MUTANT(c_merge_beliefs))

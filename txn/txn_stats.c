@@ -22,6 +22,7 @@ static uint64_t lower_bound(uint32_t bucket)
     return (UINT64_C(16) + bucket % 16) << (bucket / 16 - 1);
 }
 
+CN_HOT
 void txn_histogram_add(uint64_t histogram[CAIRN_HISTOGRAM_BUCKETS], uint64_t ns)
 {
     histogram[bucket_of(ns)]++;

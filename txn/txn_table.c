@@ -64,6 +64,7 @@ int txn_table_need(struct txn_peer *peer, uint32_t table, struct txn_index **ret
             "node %u (%s): root at %llu is not of table %u shard %u", peer->node, peer->address,
             (unsigned long long)root, table, peer->at);
     index->incarnation = peer->incarnation;
+    index->edition = ++ctx->editions;
     index->known = true;
     return 0;
 }

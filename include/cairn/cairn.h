@@ -13,6 +13,9 @@
  * Errors. Functions return 0 or a negative number: -errno where the system refused, or one of
  * CAIRN_E_* (from -20000 down). cairn_last_error() gives the text for the calling thread; it names
  * the file, node or option concerned and what to do.
+ * *Those of reaching a node*: CAIRN_E_NODE_DOWN (also: connection lost), _TIMEOUT, _FENCED, _SLOTS,
+ * _UNREACHABLE, _REJECTED, _NO_DEVICE, _MEMLOCK, _NO_ATOMICS, _FABRIC, _WIRE_VERSION,
+ * _WRONG_CLUSTER, _WRONG_NODE, _DURABILITY, _PROTOCOL.
  *
  * Outcomes are not errors. cairn_commit() returns 0 when it could tell what became of the
  * transaction and reports it in an enum cairn_outcome; a transaction that met a conflict is
@@ -87,7 +90,12 @@ extern "C" {
     X(FABRIC, -20033, "the fabric failed an operation")                                            \
     X(AGAIN, -20034, "not possible right now; try again")                                          \
     X(DURABILITY, -20035, "the platform cannot make one-sided writes durable in this mode")        \
-    X(LIMIT, -20036, "a configured limit is reached")
+    X(LIMIT, -20036, "a configured limit is reached")                                              \
+    X(NO_DEVICE, -20037, "this host has no usable RDMA device; see `cairn doctor`")                \
+    X(UNREACHABLE, -20038, "no route to the address over an RDMA device")                          \
+    X(REJECTED, -20039, "nobody listens at the address, or the peer refused the connection")       \
+    X(MEMLOCK, -20040, "the limit of locked memory (memlock) is too low")                          \
+    X(NO_ATOMICS, -20041, "the RDMA device has no working remote atomics")
 
 enum cairn_error {
 #define CAIRN_X(name, value, text) CAIRN_E_##name = (value),
@@ -130,7 +138,7 @@ struct cairn_options {
 /*
  * Open the cluster that the configuration file describes (docs/configuration.md). Connects to
  * nothing yet. `options` may be NULL.
- * Errors: CAIRN_E_CONFIG, -ENOENT and other -errno of reading the file, -ENOMEM.
+ * Errors: CAIRN_E_CONFIG, CAIRN_E_NO_DEVICE, -ENOENT and other -errno of reading the file, -ENOMEM.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_open(const char *config_path,
     const struct cairn_options *options, struct cairn **ret_cluster);
@@ -144,7 +152,7 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_table(
 /*
  * Open a context. It takes all its memory here; it connects to a node when a transaction first
  * needs it. Owner: the caller keeps `cluster` open longer than the context.
- * Errors: -ENOMEM, CAIRN_E_FABRIC.
+ * Errors: -ENOMEM, CAIRN_E_FABRIC, _NO_DEVICE, _MEMLOCK.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_ctx_open(struct cairn *cluster, struct cairn_ctx **ret_ctx);
 /* Close: gives the slots back. A transaction still open is aborted. *ctx becomes NULL. */
@@ -157,9 +165,10 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_begin(struct cairn_ctx *ctx, struct cairn_t
  * Read a key into buf[0..buf_size). *ret_size gets the value's size, also with BUFFER_SIZE. A key
  * written earlier in the transaction reads as written.
  * Errors: CAIRN_E_NOT_FOUND (a read like any other: the absence is validated at commit),
- * CAIRN_E_BUFFER_SIZE, _KEY_SIZE, _NO_TABLE, _TX_SIZE, _CONFLICT, _TIMEOUT, _NODE_DOWN, _FENCED,
- * _SLOTS, _CORRUPT_*, _STATE. After CONFLICT, TIMEOUT, NODE_DOWN, FENCED the transaction can only
- * be aborted.
+ * CAIRN_E_BUFFER_SIZE, _KEY_SIZE, _NO_TABLE, _TX_SIZE, _CONFLICT, _CORRUPT_*, _STATE, and those of
+ * reaching the node. After CONFLICT, and when a node was lost or could not be reached (NODE_DOWN,
+ * TIMEOUT, FENCED, UNREACHABLE, REJECTED, NO_DEVICE, MEMLOCK, NO_ATOMICS, FABRIC, WIRE_VERSION),
+ * the transaction can only be aborted.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_get(struct cairn_tx *tx, uint32_t table, const void *key,
     size_t key_size, void *buf, size_t buf_size, size_t *ret_size);
@@ -200,7 +209,7 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_delete(
 /*
  * Commit; the transaction is gone afterwards whatever is returned. Returns 0 with the outcome, or
  * an error that says why nothing was done (outcome ABORTED): CAIRN_E_POOL_FULL, _RING_FULL,
- * _TX_SIZE, _NODE_DOWN, _TIMEOUT, _FENCED, _SLOTS, _VERSION_END, _CORRUPT_*. A conflict is 0 with
+ * _TX_SIZE, _VERSION_END, _CORRUPT_*, and those of reaching the nodes. A conflict is 0 with
  * ABORTED. UNKNOWN comes with 0.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome);
@@ -221,7 +230,8 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_ctx_token(
 /*
  * Turn a token into a verdict, COMMITTED or ABORTED: never a guess. A transaction that was not
  * logged everywhere is prevented by asking, and stays ABORTED.
- * Errors: CAIRN_E_TOKEN, _EXPIRED, _IN_DOUBT, _NODE_DOWN, _TIMEOUT.
+ * Errors: CAIRN_E_TOKEN, _EXPIRED, _IN_DOUBT, and those of reaching the node: those that time may
+ * mend only after the deadline.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_resolve(
     struct cairn_ctx *ctx, const char *token, enum cairn_outcome *ret_outcome);

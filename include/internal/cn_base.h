@@ -31,6 +31,8 @@ static inline struct le64 le64_make(uint64_t v) { return (struct le64){htole64(v
 #define CN_UNUSED __attribute__((unused))
 #define CN_NORETURN __attribute__((noreturn))
 #define CN_PRINTF(a, b) __attribute__((format(printf, a, b)))
+/* On the path of every transaction: such functions lie together. */
+#define CN_HOT __attribute__((hot))
 #define CN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define CN_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define CN_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -106,6 +108,63 @@ const char *cn_txid_format(const struct cn_txid *txid, char text[CN_TXID_TEXT_SI
 /* crc32c (Castagnoli) as in iSCSI, chained: cn_crc32c(cn_crc32c(0, a), b) == cn_crc32c(0, a ++ b).
  */
 uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
+/* Of `a`, then `b`, in one call. */
+uint32_t cn_crc32c_two(uint32_t crc, const void *a, size_t a_size, const void *b, size_t b_size);
+/* crc64 of ECMA-182 (as in xz), chained as above: independent of crc32c. */
+uint64_t cn_crc64(uint64_t crc, const void *data, size_t size);
+
+/* Zero some hundred bytes, a multiple of 8, by plain stores: of a known size the compiler would
+ * make a string instruction, whose start costs more than the work, or a call. */
+typedef uint64_t cn_pair __attribute__((vector_size(16), aligned(8), may_alias));
+static inline void cn_zero(void *at, size_t size)
+{
+    uint8_t *p = at;
+    const cn_pair zero = {0, 0};
+
+    for (; size >= sizeof(zero); size -= sizeof(zero), p += sizeof(zero)) {
+        *(cn_pair *)(void *)p = zero;
+        __asm__("" : "+r"(p)); /* or the loop would be seen to be a memset */
+    }
+    if (size > 0)
+        memset(p, 0, sizeof(uint64_t));
+}
+
+/* memcpy() of what is mostly a few words. */
+static inline void cn_copy_small(void *to, const void *from, size_t size)
+{
+    uint8_t *p = to;
+    const uint8_t *q = from;
+    uint64_t word;
+
+    for (; size >= sizeof(word); size -= sizeof(word), p += sizeof(word), q += sizeof(word)) {
+        memcpy(&word, q, sizeof(word));
+        memcpy(p, &word, sizeof(word));
+        __asm__("" : "+r"(p));
+    }
+    for (; size > 0; size--) {
+        *p++ = *q++;
+        __asm__("" : "+r"(p));
+    }
+}
+
+/* memcmp() == 0 of what is mostly a few words. */
+static inline bool cn_bytes_equal(const void *a, const void *b, size_t size)
+{
+    const uint8_t *p = a, *q = b;
+    uint64_t x, y;
+
+    for (; size >= sizeof(x); size -= sizeof(x), p += sizeof(x), q += sizeof(x)) {
+        memcpy(&x, p, sizeof(x));
+        memcpy(&y, q, sizeof(y));
+        if (x != y)
+            return false;
+    }
+    for (; size > 0; size--) {
+        if (*p++ != *q++)
+            return false;
+    }
+    return true;
+}
 
 /* Keyed 64-bit hash of a key (SipHash-2-4). */
 uint64_t cn_siphash(const uint8_t key[16], const void *data, size_t size);

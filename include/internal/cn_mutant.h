@@ -30,6 +30,7 @@
     X(n_no_release_fence, "R9: the position passes a volatile release")                            \
     X(n_no_redo_release, "R9: releases of applied records are not done again at start")            \
     X(n_publish_before_position, "R4: ring space is given back before the position is durable")    \
+    X(n_commit_unmarked, "R3: an unmarked record that names other nodes too counts as committed")  \
     X(n_position_skips, "R10: the position passes what is not applied")                            \
     X(n_tombstone_volatile, "R8: locks go before the tombstone is durable")                        \
     X(n_records_before_tombstones, "R12: records are looked at before tombstones")                 \
@@ -45,7 +46,9 @@
     X(n_grants_at_fence, "T4: granted blocks go back at a fence, before its records are released") \
     X(p_flush_changed_only, "T5: what reads right already is not flushed")                         \
     X(p_version_restarts, "I5: a block that is freed starts at version 0 again")                   \
-    X(p_release_ahead, "a word is raised above the version of its object")
+    X(p_release_ahead, "a word is raised above the version of its object")                         \
+    X(n_auto_apm, "section 5: a node that was told nothing says that its NIC bypasses caches")     \
+    X(f_answer_unpersisted, "section 5: a flush by message is answered and nothing was persisted")
 
 enum cn_mutant {
     CN_MUTANT_none = 0,

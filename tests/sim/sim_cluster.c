@@ -32,9 +32,22 @@ static void draw_geometry(struct sim_cluster *c, struct pm_geometry *g)
     g->fingerprint_bits = 1 + sim_choose(sim, "fingerprint", 2);
 }
 
+/* What the nodes make of it is checked by txn, against their rings and against this. */
+static enum txn_persistence draw_persistence(struct sim_cluster *c)
+{
+    enum rd_durability durability = c->sim.fabric->durability;
+
+    if (durability == RD_DURABILITY_APM)
+        return TXN_PERSISTENCE_APM;
+    if (!c->setup.plain && sim_chance(&c->sim, "persistence-auto", 1, 2))
+        return TXN_PERSISTENCE_AUTO;
+    return durability == RD_DURABILITY_GPSPM ? TXN_PERSISTENCE_GPSPM : TXN_PERSISTENCE_EADR;
+}
+
 static void make_config(struct sim_cluster *c)
 {
     struct txn_config *config = &c->config;
+    enum txn_persistence persistence = draw_persistence(c);
 
     snprintf(config->path, sizeof(config->path), "sim");
     snprintf(config->fabric, sizeof(config->fabric), "sim");
@@ -47,6 +60,7 @@ static void make_config(struct sim_cluster *c)
         snprintf(n->address, sizeof(n->address), "n%u", i + 1);
         snprintf(n->pool, sizeof(n->pool), "/sim/n%u.pool", i + 1);
         n->pool_size = 1u << 24;
+        n->persistence = persistence;
     }
     config->table_count = 1;
     config->table[0].id = 1;
@@ -75,6 +89,8 @@ static void node_main(struct sim_actor *actor)
             cairn_last_error());
         return;
     }
+    n->pm_pool.is_pmem = true;
+    n->pm_pool.auto_flush = c->sim.mode == SIM_EADR;
     struct rec_node_options options = {.config = &c->config, .node = n->id,
         .fabric = &c->sim.fabric->base, .env = &actor->env, .pool = &n->pm_pool,
         .scrub_budget = c->scrub_budget};
@@ -424,13 +440,45 @@ static void phases(struct sim_cluster *c)
     }
 }
 
+/* What the fabric and the platform are like. */
+static void draw_fabric(struct sim_cluster *c)
+{
+    struct sim *sim = &c->sim;
+    struct sim_fabric *fabric = sim->fabric;
+    static const struct { enum rd_durability durability; enum sim_mode mode; } ways[] = {
+        {RD_DURABILITY_APM, SIM_ADR}, {RD_DURABILITY_GPSPM, SIM_ADR_DDIO},
+        {RD_DURABILITY_APM, SIM_ADR}, {RD_DURABILITY_GPSPM, SIM_ADR},
+        {RD_DURABILITY_APM, SIM_ADR}, {RD_DURABILITY_GPSPM, SIM_ADR_DDIO},
+        {RD_DURABILITY_APM, SIM_ADR}, {RD_DURABILITY_EADR, SIM_EADR}};
+    static const uint32_t lanes[] = {SIM_LANES_MAX, 1, SIM_LANES_MAX, 2};
+
+    fabric->refusal_fails = true;
+    fabric->prompt = c->setup.prompt;
+    fabric->durability = c->setup.durability;
+    sim->mode = c->setup.mode;
+    if (c->setup.durability == 0) {
+        uint32_t way = c->setup.plain ? 0 : sim_choose(sim, "durability", CN_ARRAY_SIZE(ways));
+        fabric->durability = ways[way].durability;
+        sim->mode = ways[way].mode;
+    }
+    fabric->lanes = c->setup.lanes;
+    fabric->message_atomics = c->setup.message_atomics;
+    if (c->setup.lanes == 0) {
+        fabric->lanes = lanes[c->setup.plain ? 0 : sim_choose(sim, "lanes", 4)];
+        fabric->message_atomics = !c->setup.plain && sim_chance(sim, "message-atomics", 1, 4);
+    }
+    sim_trace(sim, "platform %u, flushes by %s, %u lanes, atomics by %s", sim->mode,
+        rd_durability_name(fabric->durability), fabric->lanes,
+        fabric->message_atomics ? "message" : "NIC");
+}
+
 static void draw_setup(struct sim_cluster *c)
 {
     struct sim *sim = &c->sim;
     static const uint32_t yields[] = {0, 512, 64, 8}, budgets[] = {0, 256, 32};
 
-    sim->mode = c->setup.mode;
     sim->verbose = c->setup.verbose;
+    draw_fabric(c);
     c->node_count = c->setup.nodes != 0 ? c->setup.nodes : 2 + sim_choose(sim, "nodes", 2);
     c->client_count = c->setup.clients != 0 ? c->setup.clients : 2 + sim_choose(sim, "clients", 3);
     c->lists = 2 + sim_choose(sim, "lists", 4);
@@ -486,6 +534,8 @@ static void report(struct sim_cluster *c, struct sim_result *ret)
     memcpy(ret->steps, c->sim.stats.steps, sizeof(ret->steps));
     ret->counts = c->counts;
     ret->stats = c->sim.stats;
+    ret->counts.flushes_served = c->sim.fabric->flushes_served;
+    ret->counts.cas_served = c->sim.fabric->cas_served;
     for (uint32_t i = 0; i < c->node_count; i++)
         ret->words_lost += c->node[i].pool != NULL ? c->node[i].pool->words_lost : 0;
 }

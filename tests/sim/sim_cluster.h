@@ -54,7 +54,11 @@ struct sim_setup {
     uint32_t nodes, clients, ops; /* operations per client */
     unsigned faults;              /* allowed; the seed picks some of them */
     unsigned work;                /* bits 1 << enum sim_work; 0: the seed picks */
-    enum sim_mode mode;
+    enum rd_durability durability; /* how flushes become durable, and ... */
+    enum sim_mode mode;            /* ... the platform; with durability 0 the seed picks both */
+    uint32_t lanes;                /* of the fabric; 0: the seed picks, and message atomics too */
+    bool message_atomics;          /* with lanes */
+    bool prompt;                   /* posts do not wait for others */
     struct sim_plan plan, first;  /* occurrence 0: none; `first` is to make `plan` reachable */
     struct sim_hazard hazard[3];  /* by role: instead of drawn ones, where not all zero */
     bool quick;                   /* crashed nodes start again at once, and rings linger */
@@ -108,6 +112,7 @@ struct sim_client {
 struct sim_counts {
     uint64_t ops, committed, aborted, unknown, errors, crashes_node, crashes_client, restarts;
     uint64_t nested, pauses, partitions, breaks, resolved_committed, resolved_aborted, forgotten;
+    uint64_t flushes_served, cas_served; /* by nodes' CPUs */
 };
 
 struct sim_cluster {

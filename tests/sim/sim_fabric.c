@@ -71,7 +71,10 @@ static int ep_open(struct rd_fabric *base, const struct rd_ep_config *config, st
     ep->last = &ep->first;
     ep->arena = sim_calloc(1, sizeof(*ep->arena));
     ep->arena->users = 1;
+    CAIRN_ASSERT(config->memory_size % 64 == 0 && config->log_memory_size % 64 == 0);
+    CAIRN_ASSERT(config->log_memory_size <= config->memory_size);
     ep->arena->size = config->memory_size;
+    ep->arena->log_size = config->log_memory_size;
     ep->arena->allocation = sim_calloc(1, config->memory_size + 64);
     ep->arena->memory = (uint8_t *)cn_align_up((uintptr_t)ep->arena->allocation, 64);
     ep->next = fabric->eps;
@@ -135,6 +138,8 @@ static uint32_t ep_poll(struct rd_ep *base, struct rd_event *events, uint32_t ma
             sim_yield(sim, sim_delay(sim, "poll-delay"));
         }
     }
+    if (sim_serve(ep))
+        ep->idle = 0;
     free_notices(ep->polled);
     ep->polled = NULL;
     struct sim_notice **tail = &ep->polled;
@@ -148,6 +153,8 @@ static uint32_t ep_poll(struct rd_ep *base, struct rd_event *events, uint32_t ma
         tail = &n->next;
         events[count++] = n->event;
         ep->idle = 0;
+        if (n->event.type == RD_EV_UP)
+            ((struct sim_conn *)(void *)n->event.conn)->up = true;
         if (n->event.type == RD_EV_COMPLETION)
             ep->counters.completions++;
         if (n->event.type == RD_EV_MESSAGE)
@@ -220,6 +227,7 @@ static int region_new(struct rd_ep *base, const struct rd_memory *memory, unsign
     r->base.access = access;
     r->ep = ep;
     r->memory = memory->base;
+    r->durability = memory->durability;
     r->pool = find_pool(ep->sim->fabric, memory->base);
     if (r->pool != NULL) {
         CAIRN_ASSERT((const uint8_t *)memory->base == r->pool->visible + memory->pool_off);
@@ -262,13 +270,20 @@ static int ring_revoke(struct rd_region *base, bool *ret_busy)
         if (r->pool != NULL ? g->pool == r->pool && g->off == r->base.pool_off : link->ring == r)
             sim_link_stop(link);
     }
+    r->revoked = true;
     *ret_busy = false;
     return 0;
 }
 
+/* It is registered again, and that may fail as the first time. */
 static int ring_rearm(struct rd_region *base)
 {
-    (void)base;
+    struct sim_region *r = (struct sim_region *)(void *)base;
+    struct sim *sim = r->ep->sim;
+
+    if (!sim->calm && r->revoked && sim_chance(sim, "rearm-fails", 1, 64))
+        return cn_fail(CAIRN_E_MEMLOCK, "the ring cannot be registered again");
+    r->revoked = false;
     return 0;
 }
 
@@ -341,9 +356,12 @@ static int post_message(struct rd_conn *base, const void *message, uint32_t size
     CAIRN_ASSERT(size <= RD_MESSAGE_SIZE_MAX);
     if (conn->told)
         return cn_fail(conn->told_status, "the connection is down");
-    CAIRN_ASSERT(link->state >= SIM_LINK_ACCEPTED);
+    if (!conn->up)
+        return cn_fail(CAIRN_E_STATE, "the connection is not up yet");
     if (link->fenced && conn->passive)
         return cn_fail(CAIRN_E_FENCED, "this node has fenced the connection");
+    if (!link->sim->calm && sim_chance(link->sim, "send-again", 1, 64))
+        return cn_fail(CAIRN_E_AGAIN, "the peer does not keep up with our messages");
     ((struct sim_ep *)(void *)conn->base.ep)->counters.messages_sent++;
     sim_trace(link->sim, "message of %u bytes on link %u to %s%s", size, link->id,
         link->actor[to]->name, link->dying ? ": lost" : "");
@@ -396,6 +414,8 @@ void sim_fabric_new(struct sim *sim)
     fabric->base.ops = &sim_rd_ops;
     fabric->sim = sim;
     fabric->packet_max = 256;
+    fabric->lanes = SIM_LANES_MAX;
+    fabric->durability = RD_DURABILITY_APM;
     sim->fabric = fabric;
 }
 

@@ -3,7 +3,8 @@
  * sim_fabric.h: the modelled fabric: struct rd_ops with the semantics of rdma/rd.h and not
  * stronger. Work requests execute later, unit by unit (a packet of a write, a piece of a read), as
  * events among all others; their completions come later still. See sim_fabric_exec.c for the order
- * rules, sim_fabric_down.c for what happens when a connection ends.
+ * rules, sim_fabric_serve.c for what the node's CPU does for its peers, sim_fabric_down.c for what
+ * happens when a connection ends.
  */
 #ifndef SIM_FABRIC_H
 #define SIM_FABRIC_H
@@ -12,6 +13,11 @@
 #include "tests/sim/sim_pmem.h"
 
 #define SIM_PIECES_MAX 8u
+#define SIM_LANES_MAX 8u
+
+/* The queues of a link: what goes to the ring (writes, flushes, marks); answers of the node's CPU;
+ * from SIM_Q_LANE on lanes of reads and compare-and-swaps. */
+enum { SIM_Q_LOG, SIM_Q_ANSWER, SIM_Q_LANE, SIM_QUEUES = SIM_Q_LANE + SIM_LANES_MAX };
 
 struct sim_link;
 struct sim_ep;
@@ -25,7 +31,7 @@ struct sim_notice { /* an event on its way to, or at, an endpoint */
 
 struct sim_arena { /* stays until the last work request that may read it */
     uint32_t users;
-    uint64_t size;
+    uint64_t size, log_size; /* the last log_size bytes are for rings */
     void *allocation;
     uint8_t *memory; /* aligned, in it */
 };
@@ -36,6 +42,8 @@ struct sim_region {
     struct sim_region *next;
     struct sim_pool *pool; /* NULL: plain memory */
     uint8_t *memory;       /* at pool_off; used without a pool */
+    enum rd_durability durability;
+    bool revoked; /* no peer may be given it before rd_ring_rearm() */
 };
 
 struct sim_grant { /* what a connection may access; outlives the region's owner */
@@ -50,6 +58,7 @@ struct sim_conn {
     struct rd_conn base;
     struct sim_link *link; /* NULL: detached by a crash */
     struct sim_conn *next; /* of the endpoint */
+    bool up; /* its user has seen RD_EV_UP */
     bool passive, told; /* told: the DOWN event was queued; posts fail from then on */
     int told_status;
 };
@@ -86,12 +95,13 @@ struct sim_wr {
     uint8_t *copy; /* of what is still to be written, when the buffer is no longer ours */
     bool orphan; /* reported, or its owner is gone: touches no local memory, gives no completion */
     bool reserved; /* holds the target's atomic unit */
+    bool held;     /* posted with RD_MORE: the doorbell has not been rung for it */
     uint32_t piece_count, piece_done;
     uint32_t piece[SIM_PIECES_MAX + 1];
     uint8_t order[SIM_PIECES_MAX];
 };
 
-struct sim_queue { /* 0: reads and cas; 1: writes, flushes, marks */
+struct sim_queue {
     struct sim_wr *first, **last; /* not executed */
     struct sim_wr *done_first, **done_last; /* executed, not acknowledged */
     bool exec_scheduled, ack_scheduled;
@@ -117,13 +127,17 @@ struct sim_link {
     struct sim_grant *grant; /* the ring last */
     uint32_t grant_count;
     const struct sim_region *ring; /* only to be compared */
-    struct sim_queue queue[2];
-    uint32_t outstanding;
+    enum rd_durability durability; /* of the ring */
+    struct sim_queue queue[SIM_QUEUES];
+    struct sim_wr *inbox, **inbox_last; /* arrived, and the node's CPU is to execute them */
+    uint32_t outstanding, flushes; /* flushes: those of them that are flushes */
     struct sim_range *range; /* written and not flushed */
     uint32_t range_count, range_room;
     struct sim_notice *message_first[2], **message_last[2]; /* by the end that gets them */
     bool message_scheduled[2];
     bool loop;
+    bool holding;     /* some request is held */
+    bool established; /* the passive side has its RD_EV_UP: messages may follow */
     bool dying;   /* broken: only a tail of each queue still executes */
     bool stopped; /* nothing executes any more */
     bool lingers; /* the passive process is gone: only what goes to the ring executes */
@@ -143,7 +157,12 @@ struct sim_fabric {
     uint32_t packet_max; /* bytes of a write that execute at once */
     bool whole_reads;    /* reads are not torn */
     bool linger;         /* peers of a dead process go on writing into its rings */
-    uint64_t ops[SIM_BELL + 1];
+    uint32_t lanes;      /* reads and cas of a connection go over so many: 1 is post order */
+    bool message_atomics; /* cas are executed by the node's CPU */
+    enum rd_durability durability; /* of rings whose owner does not say */
+    bool prompt;         /* RD_MORE holds nothing back */
+    bool refusal_fails;  /* a mark refused for an outstanding flush fails the run */
+    uint64_t ops[SIM_BELL + 1], flushes_served, cas_served;
 };
 
 void sim_fabric_new(struct sim *sim);
@@ -171,7 +190,20 @@ void sim_queue_kick(struct sim_link *link, uint32_t which);
 void sim_queue_advance(struct sim_link *link, uint32_t which, uint32_t units);
 /* Acknowledge the first executed request. */
 void sim_queue_ack(struct sim_link *link, uint32_t which);
+/* Something has executed: its acknowledgement may go. */
+void sim_queue_answer(struct sim_link *link, uint32_t which);
 void sim_wr_free(struct sim_link *link, struct sim_wr *wr);
+/* Memory that a request names, at the node. */
+uint8_t *sim_wr_target(const struct sim_wr *wr);
+bool sim_wr_by_message(const struct sim_link *link, const struct sim_wr *wr);
+/* A request for the node's CPU has arrived. */
+void sim_serve_later(struct sim_link *link, struct sim_wr *wr);
+/* The CPU executes the first of them; false: there is none, or nothing executes any more. */
+bool sim_serve_one(struct sim_link *link);
+/* The endpoint's owner polls. True: it did something. */
+bool sim_serve(struct sim_ep *ep);
+/* Versions of what the link wrote up to `seq`: those not of that age stay in its list. */
+void sim_link_persist(struct sim_link *link, struct sim_pool *pool, uint64_t seq, bool by_cpu);
 int sim_post(struct sim_conn *conn, const struct sim_wr *request);
 void sim_bell(struct sim_ep *ep);
 void sim_notice_push(struct sim_ep *ep, struct sim_notice *notice);

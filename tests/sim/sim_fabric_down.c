@@ -2,9 +2,9 @@
 /*
  * sim_fabric_down.c: connections begin and end.
  *
- * When a link breaks, each of its two queues is cut by itself: up to a drawn number of further
- * units still execute at the passive side (the zombie tail), and each queue's acknowledgements stop
- * at once or go on until the active side learns. Then the active side gets an error completion for
+ * When a link breaks, each of its queues is cut by itself: up to a drawn number of further units
+ * still execute at the passive side (the zombie tail), and each queue's acknowledgements stop at
+ * once or go on until the active side learns. Then the active side gets an error completion for
  * every signaled request not acknowledged, and DOWN. The passive side learns at its own time; the
  * tail ends at the latest when it fences or deletes its end, or its next life begins.
  */
@@ -23,11 +23,13 @@ static struct sim_link *link_new(struct sim *sim)
 
     link->sim = sim;
     link->id = ++sim->fabric->link_count;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SIM_QUEUES; i++) {
         link->queue[i].last = &link->queue[i].first;
         link->queue[i].done_last = &link->queue[i].done_first;
-        link->message_last[i] = &link->message_first[i];
     }
+    for (uint32_t i = 0; i < 2; i++)
+        link->message_last[i] = &link->message_first[i];
+    link->inbox_last = &link->inbox;
     link->next = sim->fabric->links;
     sim->fabric->links = link;
     return link;
@@ -49,9 +51,12 @@ static void link_free(struct sim_link *link)
     while (*at != link)
         at = &(*at)->next;
     *at = link->next;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SIM_QUEUES; i++) {
         free_wrs(link, link->queue[i].first);
         free_wrs(link, link->queue[i].done_first);
+    }
+    free_wrs(link, link->inbox);
+    for (uint32_t i = 0; i < 2; i++) {
         for (struct sim_notice *n = link->message_first[i]; n != NULL;) {
             struct sim_notice *next = n->next;
             sim_free(n);
@@ -131,6 +136,7 @@ static void orphan(struct sim_link *link, struct sim_wr *wr, bool report)
     wr->orphan = true;
     if (wr->op != SIM_BELL)
         link->outstanding--;
+    link->flushes -= wr->op == SIM_FLUSH;
     if (wr->op == SIM_WRITE && wr->copy == NULL) {
         wr->copy = sim_calloc(1, cn_max64(wr->size, 1));
         memcpy(wr->copy, wr->local, wr->size);
@@ -145,12 +151,14 @@ static void orphan(struct sim_link *link, struct sim_wr *wr, bool report)
 
 static void orphan_all(struct sim_link *link, bool report)
 {
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SIM_QUEUES; i++) {
         for (struct sim_wr *wr = link->queue[i].done_first; wr != NULL; wr = wr->next)
             orphan(link, wr, report);
         for (struct sim_wr *wr = link->queue[i].first; wr != NULL; wr = wr->next)
             orphan(link, wr, report);
     }
+    for (struct sim_wr *wr = link->inbox; wr != NULL; wr = wr->next)
+        orphan(link, wr, report);
 }
 
 static void tell_down(struct sim_conn *conn, int status, const void *data, uint32_t size)
@@ -206,11 +214,11 @@ void sim_link_break(struct sim_link *link, int active_status, int passive_status
 {
     if (!link->dying) {
         link->dying = true;
-        for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t i = 0; i < SIM_QUEUES; i++) {
             link->queue[i].budget = draw_units(link->sim, "tail");
             link->queue[i].acks_lost = sim_chance(link->sim, "acks-lost", 1, 2);
         }
-        for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t i = 0; i < SIM_QUEUES; i++)
             sim_queue_kick(link, i);
     }
     tell_later(link, 0, active_status);
@@ -219,7 +227,7 @@ void sim_link_break(struct sim_link *link, int active_status, int passive_status
 
 static void free_atomic_unit(struct sim_link *link)
 {
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = SIM_Q_LANE; i < SIM_QUEUES; i++)
         for (struct sim_wr *wr = link->queue[i].first; wr != NULL; wr = wr->next)
             if (wr->reserved) {
                 link->sim->fabric->atomic_busy[link->actor[1]->id] = false;
@@ -239,7 +247,7 @@ static void cut(struct sim_link *link)
 {
     if (link->stopped)
         return;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SIM_QUEUES; i++) {
         struct sim_queue *q = &link->queue[i];
         uint32_t units = draw_units(link->sim, "cut-units");
         if (units > 64)
@@ -247,6 +255,9 @@ static void cut(struct sim_link *link)
         if (link->dying && units > q->budget)
             units = q->budget;
         sim_queue_advance(link, i, units);
+        while (i == SIM_Q_ANSWER && sim_chance(link->sim, "cut-serve", 1, 2))
+            if (!sim_serve_one(link))
+                break;
         if (!q->acks_lost && !sim_link_blocked(link, 1))
             while (q->done_first != NULL && sim_chance(link->sim, "cut-ack", 1, 2))
                 sim_queue_ack(link, i);
@@ -262,8 +273,12 @@ int sim_fence(struct rd_conn *base)
     CAIRN_ASSERT(conn->passive && link != NULL);
     cut(link);
     link->fenced = true;
+    for (struct sim_region *r = ep_of(conn)->regions; r != NULL; r = r->next)
+        r->revoked = r->revoked || r == link->ring;
     sim_trace(link->sim, "fence of link %u", link->id);
-    tell_later(link, 0, CAIRN_E_FENCED);
+    /* Its queue pairs are gone: the peer need not learn why. */
+    tell_later(link, 0,
+        sim_chance(link->sim, "fence-told", 1, 2) ? CAIRN_E_FENCED : CAIRN_E_NODE_DOWN);
     sim_yield(link->sim, sim_delay(link->sim, "fence"));
     return 0;
 }
@@ -349,7 +364,7 @@ static void on_attempt(void *arg, uint64_t tag)
         goto out;
     }
     if (ep->conn_count >= ep->connections_max) {
-        tell_down(link->end[0], CAIRN_E_NODE_DOWN, NULL, 0);
+        tell_down(link->end[0], CAIRN_E_LIMIT, NULL, 0);
         link->dying = true;
         goto out;
     }
@@ -402,6 +417,9 @@ static void grant(struct sim_link *link, struct rd_region *const *regions, uint3
     if (ring != NULL)
         grant_one(link, ring);
     link->ring = (const struct sim_region *)(const void *)ring;
+    if (link->ring != NULL)
+        link->durability = link->ring->durability != 0 ? link->ring->durability
+                                                       : link->sim->fabric->durability;
 }
 
 int sim_loopback(struct rd_ep *base, struct rd_region *const *regions, uint32_t region_count,
@@ -414,6 +432,7 @@ int sim_loopback(struct rd_ep *base, struct rd_region *const *regions, uint32_t 
     link->loop = true;
     link->actor[1] = ep->actor;
     link->state = SIM_LINK_UP;
+    conn->up = true;
     grant(link, regions, region_count, NULL);
     *ret_conn = &conn->base;
     return 0;
@@ -428,6 +447,7 @@ static void on_established(void *arg, uint64_t tag)
         struct sim_notice *n = sim_notice_new(RD_EV_UP, 0, NULL, 0);
         n->event.conn = &link->end[1]->base;
         sim_notice_push(ep_of(link->end[1]), n);
+        link->established = true;
         sim_link_kick(link);
     }
     sim_link_release(link);
@@ -447,6 +467,7 @@ static void on_welcome(void *arg, uint64_t tag)
             return;
         }
         link->state = SIM_LINK_UP;
+        link->end[0]->base.durability = link->durability;
         struct sim_notice *n = sim_notice_new(RD_EV_UP, 0, w->data, w->size);
         n->event.conn = &link->end[0]->base;
         sim_notice_push(ep_of(link->end[0]), n);
@@ -467,6 +488,8 @@ int sim_accept(struct rd_conn *base, struct rd_region *const *regions, uint32_t 
     if (conn->told)
         return cn_fail(CAIRN_E_NODE_DOWN, "the peer has gone");
     CAIRN_ASSERT(link->state == SIM_LINK_OFFERED);
+    if (ring != NULL && ((const struct sim_region *)(const void *)ring)->revoked)
+        sim_fail(link->sim, "a ring is granted that was revoked and not armed again");
     grant(link, regions, region_count, ring);
     link->state = SIM_LINK_ACCEPTED;
     struct welcome *w = sim_calloc(1, sizeof(*w));
@@ -486,7 +509,7 @@ int sim_reject(struct rd_conn *base, const void *reason, uint32_t size)
     CAIRN_ASSERT(conn->passive);
     if (link != NULL) {
         if (link->end[0] != NULL && !link->dying)
-            tell_down(link->end[0], CAIRN_E_NODE_DOWN, reason, size);
+            tell_down(link->end[0], CAIRN_E_FABRIC, reason, size);
         sim_link_stop(link);
     }
     conn_free(conn);
@@ -512,8 +535,8 @@ void sim_fabric_actor_crashed(struct sim_actor *actor, enum sim_crash kind)
             sim_link_detach(conn);
             sim_link_break(link, CAIRN_E_NODE_DOWN, CAIRN_E_NODE_DOWN);
             if (fabric->linger && link->ring != NULL && sim_chance(sim, "ring-lingers", 3, 4)) {
-                link->queue[1].budget = UINT32_MAX;
-                link->queue[1].acks_lost = false;
+                link->queue[SIM_Q_LOG].budget = UINT32_MAX;
+                link->queue[SIM_Q_LOG].acks_lost = false;
             }
             if (kind == SIM_CRASH_POWER && (conn->passive || link->loop))
                 sim_link_stop(link);

@@ -2,20 +2,26 @@
 /*
  * sim_fabric_exec.c: how posted requests take effect.
  *
- * Two queues per connection, with no order between them: reads and compare-and-swaps; writes,
- * flushes and marks. The head of a queue executes unit by unit, each unit an event of its own:
+ * A queue per connection for writes, flushes and marks, and lanes for reads and compare-and-swaps,
+ * with no order between them. A read takes any lane; so does a compare-and-swap, unless one at the
+ * same offset is still to execute: then that one's. With one lane they execute in post order. The
+ * head of a queue executes unit by unit, each unit an event of its own:
  * - a write in packets, in order of address; the bytes are taken from the sender's buffer at that
  * time;
  * - a read of more than 8 bytes in pieces, in any order;
  * - a compare-and-swap in two halves with other events between, exclusive only against other
- *   compare-and-swaps at the node (a CPU store between the halves is overwritten: R17).
+ *   compare-and-swaps at the node (a CPU store between the halves is overwritten: R17);
+ * - what goes by message (a flush where the node's CPU makes it durable; a compare-and-swap without
+ *   remote atomics) only arrives: see sim_fabric_serve.c.
+ * A request posted with RD_MORE may wait for the next one without. What a read or compare-and-swap
+ * is to deliver to is poisoned when it is posted: it means nothing before a good completion.
  * An executed request is acknowledged later, in order per queue. A flush makes its connection's
  * earlier writes persistent when it is acknowledged, not before; a mark waits until the flushes
  * before it are acknowledged.
  */
 #include "tests/sim/sim_fabric.h"
 
-static uint8_t *target(const struct sim_wr *wr)
+uint8_t *sim_wr_target(const struct sim_wr *wr)
 {
     const struct sim_grant *g = wr->grant;
 
@@ -30,7 +36,7 @@ static void store(struct sim_link *link, const struct sim_wr *wr, uint64_t at, c
     struct sim_pool *pool = wr->grant->pool;
 
     if (pool == NULL) {
-        memcpy(target(wr) + at, data, size);
+        memcpy(sim_wr_target(wr) + at, data, size);
         return;
     }
     sim_pool_nic_store(pool, wr->remote + at, data, size);
@@ -88,7 +94,7 @@ static bool execute_read(struct sim_link *link, struct sim_wr *wr)
         plan_read(link->sim, wr);
     uint32_t p = wr->order[wr->piece_done++];
     if (!wr->orphan)
-        memcpy(wr->local + wr->piece[p], target(wr) + wr->piece[p],
+        memcpy(wr->local + wr->piece[p], sim_wr_target(wr) + wr->piece[p],
             wr->piece[p + 1] - wr->piece[p]);
     return wr->piece_done == wr->piece_count;
 }
@@ -101,7 +107,7 @@ static bool execute_cas(struct sim_link *link, struct sim_wr *wr)
     if (!wr->reserved) {
         if (*busy)
             return false;
-        memcpy(&wr->old, target(wr), 8);
+        memcpy(&wr->old, sim_wr_target(wr), 8);
         wr->old = le64toh(wr->old);
         if (wr->old == wr->expected && sim_chance(sim, "cas-halves", 1, 4)) {
             wr->reserved = *busy = true;
@@ -110,7 +116,7 @@ static bool execute_cas(struct sim_link *link, struct sim_wr *wr)
     } else {
         wr->reserved = *busy = false;
         uint64_t now;
-        memcpy(&now, target(wr), 8);
+        memcpy(&now, sim_wr_target(wr), 8);
         if (le64toh(now) != wr->old)
             sim_fail(sim, "a CPU store raced with a compare-and-swap at offset %lu of %s: "
                      "%016lx over %016lx", wr->remote, link->actor[1]->name, le64toh(now), wr->old);
@@ -164,9 +170,9 @@ static bool head_may_run(const struct sim_link *link, const struct sim_queue *q)
 {
     const struct sim_wr *wr = q->first;
 
-    if (wr == NULL || link->stopped || link->state == SIM_LINK_CONNECTING)
+    if (wr == NULL || wr->held || link->stopped || link->state == SIM_LINK_CONNECTING)
         return false;
-    if (link->lingers && q == &link->queue[0])
+    if (link->lingers && q != &link->queue[SIM_Q_LOG])
         return false;
     if (wr->op != SIM_MARK)
         return true;
@@ -179,18 +185,23 @@ void sim_queue_advance(struct sim_link *link, uint32_t which, uint32_t units)
 
     while (units-- > 0 && head_may_run(link, q)) {
         struct sim_wr *wr = q->first;
-        if (!execute(link, wr))
+        bool served = sim_wr_by_message(link, wr);
+        if (served)
+            wr->flush_seq = wr->grant->pool != NULL ? wr->grant->pool->seq : 0;
+        else if (!execute(link, wr))
             continue;
         q->first = wr->next;
         if (q->first == NULL)
             q->last = &q->first;
         wr->next = NULL;
+        if (served) {
+            sim_serve_later(link, wr);
+            continue;
+        }
         *q->done_last = wr;
         q->done_last = &wr->next;
     }
 }
-
-static void schedule_ack(struct sim_link *link, uint32_t which);
 
 /* May a unit still get to the passive side? The second half of a compare-and-swap is there already.
  */
@@ -204,7 +215,7 @@ static bool may_arrive(const struct sim_link *link, const struct sim_queue *q)
 static void on_exec(void *arg, uint64_t tag)
 {
     struct sim_link *link = arg;
-    uint32_t which = tag & 1;
+    uint32_t which = tag & 15;
     struct sim_queue *q = &link->queue[which];
 
     q->exec_scheduled = false;
@@ -215,7 +226,7 @@ static void on_exec(void *arg, uint64_t tag)
     if (link->dying && q->budget > 0)
         q->budget--;
     sim_queue_advance(link, which, 1);
-    schedule_ack(link, which);
+    sim_queue_answer(link, which);
     sim_queue_kick(link, which);
     sim_link_release(link);
 }
@@ -246,20 +257,27 @@ void sim_wr_free(struct sim_link *link, struct sim_wr *wr)
     sim_free(wr);
 }
 
-static void persist(struct sim_link *link, const struct sim_wr *flush)
+void sim_link_persist(struct sim_link *link, struct sim_pool *pool, uint64_t seq, bool by_cpu)
 {
     uint32_t kept = 0;
 
-    if (link->sim->mode == SIM_ADR_DDIO || flush->grant->pool == NULL)
-        return;
     for (uint32_t i = 0; i < link->range_count; i++) {
         struct sim_range r = link->range[i];
-        if (r.seq <= flush->flush_seq)
-            sim_pool_persist(flush->grant->pool, r.off, r.size, r.seq);
-        else
+        if (r.seq > seq)
             link->range[kept++] = r;
+        else if (by_cpu)
+            sim_pool_write_back(pool, r.off, r.size);
+        else
+            sim_pool_persist(pool, r.off, r.size, r.seq);
     }
     link->range_count = kept;
+}
+
+/* A read behind writes: it pushes them out of the NIC, and no further than to a cache. */
+static void flush_by_read(struct sim_link *link, const struct sim_wr *flush)
+{
+    if (link->sim->mode != SIM_ADR_DDIO && flush->grant->pool != NULL)
+        sim_link_persist(link, flush->grant->pool, flush->flush_seq, false);
 }
 
 void sim_queue_ack(struct sim_link *link, uint32_t which)
@@ -271,10 +289,12 @@ void sim_queue_ack(struct sim_link *link, uint32_t which)
     q->done_first = wr->next;
     if (q->done_first == NULL)
         q->done_last = &q->done_first;
-    if (wr->op == SIM_FLUSH && !link->stopped)
-        persist(link, wr);
+    if (wr->op == SIM_FLUSH && !link->stopped && which == SIM_Q_LOG)
+        flush_by_read(link, wr);
     if (!wr->orphan && wr->op != SIM_BELL)
         link->outstanding--;
+    if (!wr->orphan && wr->op == SIM_FLUSH)
+        link->flushes--;
     if (!wr->orphan && (wr->flags & RD_SIGNALED) != 0 && conn != NULL) {
         struct sim_notice *n = sim_notice_new(RD_EV_COMPLETION, 0, NULL, 0);
         n->event.conn = &conn->base;
@@ -287,20 +307,20 @@ void sim_queue_ack(struct sim_link *link, uint32_t which)
 static void on_ack(void *arg, uint64_t tag)
 {
     struct sim_link *link = arg;
-    uint32_t which = tag & 1;
+    uint32_t which = tag & 15;
     struct sim_queue *q = &link->queue[which];
 
     q->ack_scheduled = false;
     if (q->done_first != NULL && !q->acks_lost && !link->stopped &&
         (link->dying || !sim_link_blocked(link, 1))) {
         sim_queue_ack(link, which);
-        schedule_ack(link, which);
+        sim_queue_answer(link, which);
         sim_queue_kick(link, which);
     }
     sim_link_release(link);
 }
 
-static void schedule_ack(struct sim_link *link, uint32_t which)
+void sim_queue_answer(struct sim_link *link, uint32_t which)
 {
     struct sim_queue *q = &link->queue[which];
 
@@ -315,11 +335,12 @@ static void schedule_ack(struct sim_link *link, uint32_t which)
 
 void sim_link_kick(struct sim_link *link)
 {
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < SIM_QUEUES; i++) {
         sim_queue_kick(link, i);
-        schedule_ack(link, i);
-        sim_message_kick(link, i);
+        sim_queue_answer(link, i);
     }
+    for (uint32_t i = 0; i < 2; i++)
+        sim_message_kick(link, i);
 }
 
 /* ---- posting ---- */
@@ -332,26 +353,37 @@ static unsigned rights_of(enum sim_op op)
                           : RD_ACCESS_WRITE;
 }
 
+static bool is_ring(const struct sim_link *link, const struct sim_grant *grant)
+{
+    return link->ring != NULL && grant == &link->grant[link->grant_count - 1];
+}
+
 static const struct sim_grant *find_grant(const struct sim_link *link, const struct sim_wr *wr)
 {
     unsigned rights = rights_of(wr->op);
 
     for (uint32_t i = 0; i < link->grant_count; i++) {
         const struct sim_grant *g = &link->grant[i];
-        if ((g->access & rights) == rights &&
-            cn_range_inside(wr->remote, wr->size, g->off, g->size))
-            return g;
+        if ((g->access & rights) != rights ||
+            !cn_range_inside(wr->remote, wr->size, g->off, g->size))
+            continue;
+        bool header = is_ring(link, g) && wr->remote - g->off < RD_RING_HEADER_SIZE;
+        return header && rights == RD_ACCESS_WRITE ? NULL : g;
     }
     return NULL;
 }
 
-static bool in_arena(const struct sim_arena *arena, const uint8_t *local, uint32_t size)
+/* What goes to or comes from a ring in the arena's last log_size bytes, all else before them. */
+static bool in_arena(const struct sim_arena *arena, const struct sim_wr *wr, bool ring)
 {
-    return local >= arena->memory && size <= arena->size &&
-        (uint64_t)(local - arena->memory) <= arena->size - size;
+    uint64_t first = ring ? arena->size - arena->log_size : 0;
+    uint64_t end = ring ? arena->size : arena->size - arena->log_size;
+
+    return wr->local >= arena->memory &&
+        cn_range_inside((uint64_t)(wr->local - arena->memory), wr->size, first, end - first);
 }
 
-static void count(struct sim_ep *ep, const struct sim_wr *wr)
+static void count(const struct sim_link *link, struct sim_ep *ep, const struct sim_wr *wr)
 {
     struct rd_counters *c = &ep->counters;
 
@@ -363,7 +395,57 @@ static void count(struct sim_ep *ep, const struct sim_wr *wr)
     c->marks += wr->op == SIM_MARK;
     c->bytes_read += wr->op == SIM_READ ? wr->size : 0;
     c->bytes_written += wr->op == SIM_WRITE ? wr->size : 0;
+    c->flush_messages += wr->op == SIM_FLUSH && sim_wr_by_message(link, wr);
+    c->cas_messages += wr->op == SIM_CAS && sim_wr_by_message(link, wr);
     c->doorbells += wr->op != SIM_BELL && (wr->flags & RD_MORE) == 0;
+}
+
+static void ring_doorbell(struct sim_link *link)
+{
+    for (uint32_t i = 0; i < SIM_QUEUES && link->holding; i++) {
+        for (struct sim_wr *wr = link->queue[i].first; wr != NULL; wr = wr->next)
+            wr->held = false;
+        sim_queue_kick(link, i);
+    }
+    link->holding = false;
+}
+
+/* Compare-and-swaps at one offset stay in order; all else may go any way. */
+static uint32_t choose_queue(struct sim_link *link, const struct sim_wr *wr)
+{
+    uint32_t lanes = link->sim->fabric->lanes;
+
+    if (wr->op != SIM_READ && wr->op != SIM_CAS)
+        return SIM_Q_LOG;
+    for (uint32_t i = SIM_Q_LANE; i < SIM_Q_LANE + lanes && wr->op == SIM_CAS; i++)
+        for (const struct sim_wr *w = link->queue[i].first; w != NULL; w = w->next)
+            if (w->op == SIM_CAS && w->remote == wr->remote)
+                return i;
+    return SIM_Q_LANE + (lanes == 1 ? 0 : sim_choose(link->sim, "lane", lanes));
+}
+
+static int check_post(struct sim_conn *conn, const struct sim_wr *wr, const struct sim_grant **ret)
+{
+    struct sim_link *link = conn->link;
+    struct sim_ep *ep = (struct sim_ep *)(void *)conn->base.ep;
+    const struct sim_grant *grant = find_grant(link, wr);
+
+    if (grant == NULL)
+        return cn_fail(CAIRN_E_FABRIC, "offset %lu size %u is outside what was granted",
+            wr->remote, wr->size);
+    CAIRN_ASSERT(!link->loop || wr->op == SIM_READ || wr->op == SIM_CAS);
+    CAIRN_ASSERT((wr->op != SIM_CAS && wr->op != SIM_MARK) || wr->remote % 8 == 0);
+    CAIRN_ASSERT(wr->local == NULL || in_arena(ep->arena, wr, is_ring(link, grant)));
+    if (link->outstanding >= ep->outstanding_max)
+        return cn_fail(CAIRN_E_AGAIN, "too many operations outstanding");
+    if (wr->op == SIM_MARK && link->durability == RD_DURABILITY_GPSPM && link->flushes > 0) {
+        if (link->sim->fabric->refusal_fails)
+            sim_fail(link->sim, "a mark is posted while %u flushes are outstanding",
+                link->flushes);
+        return cn_fail(CAIRN_E_STATE, "a flush is outstanding, and nothing fences a mark here");
+    }
+    *ret = grant;
+    return 0;
 }
 
 int sim_post(struct sim_conn *conn, const struct sim_wr *request)
@@ -375,28 +457,31 @@ int sim_post(struct sim_conn *conn, const struct sim_wr *request)
     CAIRN_ASSERT(!conn->passive);
     if (conn->told)
         return request->op == SIM_BELL ? 0 : cn_fail(conn->told_status, "the connection is down");
-    CAIRN_ASSERT(link->state == SIM_LINK_UP);
+    CAIRN_ASSERT(conn->up && link->state == SIM_LINK_UP);
     if (request->op != SIM_BELL) {
-        grant = find_grant(link, request);
-        if (grant == NULL)
-            return cn_fail(CAIRN_E_FABRIC, "offset %lu size %u is outside what was granted",
-                request->remote, request->size);
-        CAIRN_ASSERT(!link->loop || request->op == SIM_READ || request->op == SIM_CAS);
-        CAIRN_ASSERT(request->local == NULL || in_arena(ep->arena, request->local, request->size));
-        if (link->outstanding >= ep->outstanding_max)
-            return cn_fail(CAIRN_E_AGAIN, "too many operations outstanding");
+        int rc = check_post(conn, request, &grant);
+        if (rc != 0)
+            return rc;
         link->outstanding++;
+        link->flushes += request->op == SIM_FLUSH;
     }
     struct sim_wr *wr = sim_calloc(1, sizeof(*wr));
     *wr = *request;
     wr->grant = grant;
     wr->arena = ep->arena;
     wr->arena->users++;
-    count(ep, wr);
-    uint32_t which = wr->op != SIM_READ && wr->op != SIM_CAS;
+    count(link, ep, wr);
+    uint32_t which = choose_queue(link, wr);
     struct sim_queue *q = &link->queue[which];
     *q->last = wr;
     q->last = &wr->next;
+    if (wr->op == SIM_READ || wr->op == SIM_CAS)
+        memset(wr->local, 0xa5, wr->size);
+    if ((wr->flags & RD_MORE) != 0 && !link->sim->fabric->prompt &&
+        sim_chance(link->sim, "more", 1, 2))
+        wr->held = link->holding = true;
+    else if ((wr->flags & RD_MORE) == 0 && wr->op != SIM_BELL)
+        ring_doorbell(link);
     sim_queue_kick(link, which);
     if (!link->sim->calm && sim_chance(link->sim, "post", 1, 32))
         sim_yield(link->sim, sim_delay(link->sim, "post-delay"));
@@ -433,7 +518,8 @@ static void on_message(void *arg, uint64_t tag)
 void sim_message_kick(struct sim_link *link, uint32_t to)
 {
     if (link->message_scheduled[to] || link->message_first[to] == NULL || link->dying ||
-        link->state < SIM_LINK_UP || sim_link_blocked(link, 1 - to))
+        (to == 1 && !link->established) || link->state < SIM_LINK_UP ||
+        sim_link_blocked(link, 1 - to))
         return;
     link->message_scheduled[to] = true;
     link->users++;

@@ -73,11 +73,12 @@ void sim_sweep_print(const struct sim_sweep *sweep)
     printf("seeds %lu in %.1f s (%.0f/s): operations %lu committed %lu aborted %lu unknown %lu "
            "errors %lu\n"
            "  crashes: nodes %lu clients %lu nested %lu; pauses %lu partitions %lu breaks %lu; "
-           "resolved committed %lu aborted %lu; words lost %lu\n",
+           "resolved committed %lu aborted %lu; words lost %lu\n"
+           "  by nodes' CPUs: flushes %lu compare-and-swaps %lu\n",
         sweep->done, sweep->took, (double)sweep->done / (sweep->took > 0 ? sweep->took : 1), n->ops,
         n->committed, n->aborted, n->unknown, n->errors, n->crashes_node, n->crashes_client,
         n->nested, n->pauses, n->partitions, n->breaks, n->resolved_committed, n->resolved_aborted,
-        sweep->words_lost);
+        sweep->words_lost, n->flushes_served, n->cas_served);
     printf("  steps:");
     for (uint32_t i = 0; i < CN_STEP_COUNT; i++)
         printf(" %s %lu", cn_step_name(i), sweep->steps[i]);

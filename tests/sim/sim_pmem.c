@@ -227,6 +227,20 @@ void sim_pool_persist(struct sim_pool *pool, uint64_t off, uint64_t size, uint64
     }
 }
 
+void sim_pool_cpu_store(struct sim_pool *pool, uint64_t off)
+{
+    CAIRN_ASSERT(off % 8 == 0);
+    add_version(pool, off, false);
+}
+
+/* Write-backs of the owner that are still to be fenced are left alone, though a fence of its CPU
+ * would cover them: no promise is made of that. */
+void sim_pool_write_back(struct sim_pool *pool, uint64_t off, uint64_t size)
+{
+    for (uint64_t n = off / LINE; n <= (off + size - 1) / LINE; n++)
+        fold(pool, (uint32_t)n, 0xff, pool->seq);
+}
+
 enum image { IMAGE_LOST, IMAGE_KEPT, IMAGE_LINES, IMAGE_FEW_LOST, IMAGE_FEW_KEPT, IMAGE_COUNT };
 
 /* Draw what persists of one line. CPU stores: a prefix of them. Fabric stores of a word: on from

@@ -50,6 +50,10 @@ void sim_pool_pm(struct sim_pool *pool, const struct cn_env *env, struct pm *ret
 void sim_pool_settle(struct sim_pool *pool);
 /* Words written by the fabric. */
 void sim_pool_nic_store(struct sim_pool *pool, uint64_t off, const void *data, uint64_t size);
+/* The word at `off` has just been stored by the CPU on behalf of a peer. */
+void sim_pool_cpu_store(struct sim_pool *pool, uint64_t off);
+/* The CPU writes the lines of [off, off+size) back and fences. */
+void sim_pool_write_back(struct sim_pool *pool, uint64_t off, uint64_t size);
 /* Versions up to `seq` of the words in [off, off+size) are persistent for sure. */
 void sim_pool_persist(struct sim_pool *pool, uint64_t off, uint64_t size, uint64_t seq);
 /* Power failure: one of the admissible images, drawn from the tape, becomes visible and persistent.

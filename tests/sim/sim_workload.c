@@ -54,6 +54,7 @@ struct op { /* on the client's stack */
 static bool error_is_normal(int rc)
 {
     switch (rc) {
+    case CAIRN_E_AGAIN:
     case CAIRN_E_CONFLICT:
     case CAIRN_E_TIMEOUT:
     case CAIRN_E_NODE_DOWN:

@@ -54,6 +54,12 @@ static const struct sim_setup power = {.nodes = 2, .clients = 4, .ops = 25,
     .faults = SIM_FAULT_NODE_POWER, .quick = true};
 /* Power fails while coordinators wait for their flushes. */
 static const struct sim_setup flushes = {.nodes = 2, .clients = 4, .ops = 30, .work = WORK(BANK),
+    .durability = RD_DURABILITY_APM, .mode = SIM_ADR, .prompt = true,
+    .hazard = {[SIM_NODE] = {.power = 60}, [SIM_CLIENT] = {.pause = 6, .pause_us = 30}},
+    .faults = SIM_FAULT_NODE_POWER, .quick = true};
+/* The same, and it is the node's CPU that makes flushes durable. */
+static const struct sim_setup by_message = {.nodes = 2, .clients = 4, .ops = 30,
+    .durability = RD_DURABILITY_GPSPM, .mode = SIM_ADR_DDIO, .work = WORK(BANK),
     .hazard = {[SIM_NODE] = {.power = 60}, [SIM_CLIENT] = {.pause = 6, .pause_us = 30}},
     .faults = SIM_FAULT_NODE_POWER, .quick = true};
 /* Nodes and coordinators die: records in doubt at a node that has just started. */
@@ -97,6 +103,7 @@ static const struct aim aims[] = {
     {M(c_ring_past_position), TXN, NULL},
     {M(c_session_continues), NULL, &sessions},
     {M(n_apply_unpersisted), PART, NULL},
+    {M(n_commit_unmarked), PART, &doubts},
     {M(n_no_body_fence), PART, NULL},
     {M(n_no_applied_fence), PART, NULL},
     {M(n_release_before_applied), PART, NULL},
@@ -119,6 +126,8 @@ static const struct aim aims[] = {
     {M(p_flush_changed_only), PM, NULL},
     {M(p_version_restarts), PM, NULL},
     {M(p_release_ahead), PM, NULL},
+    {M(n_auto_apm), NULL, &by_message},
+    {M(f_answer_unpersisted), NULL, &by_message},
 };
 
 static bool run(const struct aim *aim, int mutant, uint64_t seed, char *failure)

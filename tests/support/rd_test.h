@@ -26,6 +26,7 @@
 #define T_LOG_OFF (T_RING_OFF + RD_RING_HEADER_SIZE)
 #define T_POOL_SIZE UINT64_C(0x80000)
 #define T_MS UINT64_C(1000000)
+#define T_ARENA_SIZE (1u << 20) /* the second half is for rings */
 
 struct t_pool {
     int fd;
@@ -77,24 +78,44 @@ static inline void t_open(struct t_side *side, uint32_t connections, uint32_t ou
 {
     memset(side, 0, sizeof(*side));
     cn_env_system_log_level(CN_LOG_ERROR);
-    T_CHECK(rd_fabric_open("emu", &side->fabric) == 0);
+    T_CHECK(rd_fabric_open("emu", NULL, &side->fabric) == 0);
     const struct rd_ep_config config = {.env = cn_env_system(),
         .connections_max = connections,
         .outstanding_max = outstanding,
-        .memory_size = 1 << 20,
+        .memory_size = T_ARENA_SIZE,
+        .log_memory_size = T_ARENA_SIZE / 2,
         .name = "test"};
     T_CHECK(rd_ep_open(side->fabric, &config, &side->ep) == 0);
 }
 
-static inline void t_regions(struct t_side *side, const struct t_pool *pool)
+static inline void *t_log_memory(struct rd_ep *ep)
 {
-    const struct rd_memory extent = {
-        pool->base + T_EXTENT_OFF, T_EXTENT_OFF, T_EXTENT_SIZE, pool->fd};
-    const struct rd_memory ring = {pool->base + T_RING_OFF, T_RING_OFF, T_RING_SIZE, pool->fd};
+    return (uint8_t *)rd_ep_memory(ep) + T_ARENA_SIZE / 2;
+}
+
+static inline struct rd_memory t_memory(
+    const struct t_pool *pool, uint64_t off, uint64_t size, int fd)
+{
+    return (struct rd_memory){
+        .base = pool->base + off, .pool_off = off, .size = size, .fd = fd};
+}
+
+/* `durability` of the ring. */
+static inline void t_regions_durable(
+    struct t_side *side, const struct t_pool *pool, enum rd_durability durability)
+{
+    const struct rd_memory extent = t_memory(pool, T_EXTENT_OFF, T_EXTENT_SIZE, pool->fd);
+    struct rd_memory ring = t_memory(pool, T_RING_OFF, T_RING_SIZE, pool->fd);
+    ring.durability = durability;
     const unsigned extent_access = RD_ACCESS_READ | RD_ACCESS_ATOMIC;
     const unsigned ring_access = RD_ACCESS_READ | RD_ACCESS_WRITE;
     T_CHECK(rd_region_new(side->ep, &extent, extent_access, &side->extent) == 0);
     T_CHECK(rd_region_new(side->ep, &ring, ring_access, &side->ring) == 0);
+}
+
+static inline void t_regions(struct t_side *side, const struct t_pool *pool)
+{
+    t_regions_durable(side, pool, 0);
 }
 
 static inline void t_close(struct t_side *side)

@@ -18,7 +18,7 @@ static void *run_node(void *arg)
     struct ts_node *n = arg;
     const struct txn_config *config = n->cluster->config;
 
-    n->open_rc = rd_fabric_open("emu", &n->fabric);
+    n->open_rc = txn_config_open_fabric(config, &n->fabric);
     check(n->open_rc == 0, "fabric");
     n->open_rc = pm_pool_open(
         config->node[n->at].pool, PM_OPEN_OWNER, 2000, cn_env_system(), &n->pool);
@@ -70,27 +70,22 @@ void ts_cluster_stop(struct ts_cluster *cluster, uint32_t at, bool crash)
     n->running = false;
 }
 
-struct ts_cluster *ts_cluster_new(
-    uint32_t nodes, const struct pm_geometry *geometry, const struct cairn_options *options)
+static void configure(
+    struct ts_cluster *c, uint32_t nodes, const struct pm_geometry *geometry)
 {
-    struct ts_cluster *c = calloc(1, sizeof(*c));
-    struct txn_config *config = calloc(1, sizeof(*config));
+    struct txn_config *config = c->config;
 
-    check(c != NULL && config != NULL && nodes <= TS_CLUSTER_NODES_MAX, "memory");
-    cn_env_system_log_level(CN_LOG_ERROR);
-    (void)snprintf(c->dir, sizeof(c->dir), "/dev/shm/cairn-test-XXXXXX");
-    check(mkdtemp(c->dir) != NULL, "mkdtemp");
-    c->config = config;
     cn_random(cn_env_system(), config->cluster.b, sizeof(config->cluster.b));
     (void)snprintf(config->path, sizeof(config->path), "(test)");
-    (void)snprintf(config->fabric, sizeof(config->fabric), "emu");
+    ts_fabric_options(config);
     config->view = 1;
     config->node_count = nodes;
     config->table_count = 2;
     config->table[0] = (struct txn_config_table){.id = 1, .name = "t"};
     config->table[1] = (struct txn_config_table){.id = 2, .name = "u"};
-    config->lease_ms = 200;
-    config->resolve_ms = 200;
+    /* Nodes, and a machine, that do nothing else answer sooner than those of a small VM. */
+    config->lease_ms = ts_fabric_is_emu() ? 200 : 2000;
+    config->resolve_ms = ts_fabric_is_emu() ? 200 : 1000;
     config->verdict_s = 3600;
     if (geometry != NULL)
         config->geometry = *geometry;
@@ -99,22 +94,50 @@ struct ts_cluster *ts_cluster_new(
             .chunk_shift = 20, .slot_count = 8, .window = 64, .ring_size = 512 * 1024, .depth0 = 2};
     check(pm_geometry_complete(&config->geometry) == 0, "geometry");
     for (uint32_t i = 0; i < nodes; i++) {
-        struct txn_config_node *n = &config->node[i];
-        n->id = (uint16_t)(i + 1);
-        (void)snprintf(n->address, sizeof(n->address), "%s/n%u.sock", c->dir, n->id);
-        (void)snprintf(n->pool, sizeof(n->pool), "%s/n%u.pool", c->dir, n->id);
-        n->pool_size = pm_pool_size_min(&config->geometry, 64u << 20);
+        config->node[i].id = (uint16_t)(i + 1);
+        ts_fabric_node(
+            c->dir, i, pm_pool_size_min(&config->geometry, 16u << 20), &config->node[i]);
     }
+}
+
+static struct ts_cluster *make(uint32_t nodes, const struct pm_geometry *geometry,
+    const struct cairn_options *options, const struct cn_pace *pace)
+{
+    struct ts_cluster *c = calloc(1, sizeof(*c));
+    struct txn_config *config = calloc(1, sizeof(*config));
+
+    check(c != NULL && config != NULL && nodes <= TS_CLUSTER_NODES_MAX, "memory");
+    cn_env_system_log_level(ts_fabric_log_level());
+    (void)snprintf(c->dir, sizeof(c->dir), "/dev/shm/cairn-test-XXXXXX");
+    check(mkdtemp(c->dir) != NULL, "mkdtemp");
+    c->config = config;
+    configure(c, nodes, geometry);
+    if (pace != NULL)
+        config->pace = *pace;
     check(txn_config_check(config) == 0, "config");
     for (uint32_t i = 0; i < nodes; i++) {
-        check(pm_pool_create(config->node[i].pool, config->node[i].pool_size, &config->geometry,
-                  &config->cluster, config->node[i].id, cn_env_system()) == 0,
-            "create pool");
+        check(ts_fabric_make_pool(config, &config->node[i], cn_env_system()) == 0, "create pool");
         ts_cluster_start(c, i);
     }
-    check(rd_fabric_open("emu", &c->fabric) == 0, "fabric");
+    check(txn_config_open_fabric(config, &c->fabric) == 0, "fabric");
+    /* In an emulated machine a connection can take seconds; what takes long is no test here. */
+    struct cairn_options patient = CAIRN_OPTIONS_DEFAULT;
+    patient.connect_timeout_ms = patient.op_timeout_ms = 10000;
+    if (options == NULL && !ts_fabric_is_emu())
+        options = &patient;
     check(txn_cluster_open(config, c->fabric, cn_env_system(), options, &c->cairn) == 0, "cluster");
     return c;
+}
+
+struct ts_cluster *ts_cluster_new(
+    uint32_t nodes, const struct pm_geometry *geometry, const struct cairn_options *options)
+{
+    return make(nodes, geometry, options, NULL);
+}
+
+struct ts_cluster *ts_cluster_new_paced(uint32_t nodes, const struct cn_pace *pace)
+{
+    return make(nodes, NULL, NULL, pace);
 }
 
 void ts_cluster_delete(struct ts_cluster **cluster)
@@ -127,8 +150,7 @@ void ts_cluster_delete(struct ts_cluster **cluster)
     rd_fabric_delete(c->fabric);
     for (uint32_t i = 0; i < c->config->node_count; i++) {
         ts_cluster_stop(c, i, false);
-        (void)unlink(c->config->node[i].pool);
-        (void)unlink(c->config->node[i].address);
+        ts_fabric_remove(&c->config->node[i]);
     }
     rd_live_get(&live);
     check(rd_live_is_zero(&live), "fabric objects are left");

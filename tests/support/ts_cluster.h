@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ts_cluster.h: a cluster for tests of the public API: nodes in threads of this process over
- * emulated RDMA, pools in a fresh folder of /dev/shm. Failing to set it up aborts the test program.
+ * ts_cluster.h: a cluster for tests of the public API: nodes in threads of this process, over
+ * emulated RDMA with pools in a fresh folder of /dev/shm, or over what the environment says
+ * (ts_fabric.h). Failing to set it up aborts the test program.
  */
 #ifndef TS_CLUSTER_H
 #define TS_CLUSTER_H
@@ -9,6 +10,7 @@
 #include <pthread.h>
 
 #include "recovery/rec_node.h"
+#include "tests/support/ts_fabric.h"
 #include "txn/txn_cluster.h"
 
 #define TS_CLUSTER_NODES_MAX 4u
@@ -38,6 +40,8 @@ struct ts_cluster {
  * be NULL. */
 struct ts_cluster *ts_cluster_new(
     uint32_t nodes, const struct pm_geometry *geometry, const struct cairn_options *options);
+/* The same with another pace of contexts and nodes than the default. */
+struct ts_cluster *ts_cluster_new_paced(uint32_t nodes, const struct cn_pace *pace);
 /* All contexts must be closed. Stops the nodes, checks that no fabric object is left, removes the
  * folder. */
 void ts_cluster_delete(struct ts_cluster **cluster);

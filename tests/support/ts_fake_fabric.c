@@ -75,6 +75,25 @@ static int note(
     return c->down;
 }
 
+/* For the ring (its records and its header page) local memory is at the arena's end, for all else
+ * before it. No assertion: where a ring is, a node that lies decides. */
+static int check_local(
+    const struct ts_fake_conn *c, uint64_t remote, const void *local, uint64_t size)
+{
+    const struct ts_fake *f = c->fake;
+    const struct rd_welcome_wire *w = &f->node[c->node - 1].welcome;
+    uint64_t ring_off = le64_get(w->ring_off), ring_size = le64_get(w->ring_size);
+    bool ring = remote >= ring_off && remote - ring_off < RD_RING_HEADER_SIZE + ring_size;
+    uint64_t object_size = f->arena_size - f->log_size;
+
+    CAIRN_ASSERT(cn_range_inside((uintptr_t)local, size, (uintptr_t)f->arena, f->arena_size));
+    if (cn_range_inside((uintptr_t)local, size, (uintptr_t)f->arena + (ring ? object_size : 0),
+            ring ? f->log_size : object_size))
+        return 0;
+    return cn_fail(CAIRN_E_FABRIC, "offset %llu: %s memory for %s", (unsigned long long)remote,
+        ring ? "object" : "ring", ring ? "a ring" : "an object");
+}
+
 static void complete(struct ts_fake_conn *c, uint64_t wr_id, unsigned flags)
 {
     if ((flags & RD_SIGNALED) && !c->fake->node[c->node - 1].silent)
@@ -87,6 +106,8 @@ static int do_read(struct rd_conn *conn, uint64_t wr_id, uint64_t remote, void *
     struct ts_fake_conn *c = of_conn(conn);
     int rc = note(c, TS_FAKE_READ, remote, 0, size);
 
+    if (rc == 0)
+        rc = check_local(c, remote, local, size);
     if (rc != 0)
         return rc;
     memcpy(local, c->fake->node[c->node - 1].memory + remote, size);
@@ -102,6 +123,8 @@ static int do_cas(struct rd_conn *conn, uint64_t wr_id, uint64_t remote, uint64_
     int rc = note(c, TS_FAKE_CAS, remote, desired, 8);
     uint64_t *word = (uint64_t *)(void *)(c->fake->node[c->node - 1].memory + remote);
 
+    if (rc == 0)
+        rc = check_local(c, remote, local_old, 8);
     if (rc != 0)
         return rc;
     *local_old = le64toh(*word);
@@ -118,6 +141,8 @@ static int do_write(struct rd_conn *conn, uint64_t wr_id, uint64_t remote, const
     struct ts_fake_conn *c = of_conn(conn);
     int rc = note(c, TS_FAKE_WRITE, remote, 0, size);
 
+    if (rc == 0)
+        rc = check_local(c, remote, local, size);
     if (rc != 0)
         return rc;
     memcpy(c->fake->node[c->node - 1].memory + remote, local, size);
@@ -196,7 +221,7 @@ static int do_connect(struct rd_ep *ep, const char *address, const void *hello, 
         f->conn_count++;
     struct ts_fake_conn *c = &f->conn[at];
     *c = (struct ts_fake_conn){
-        .rd = {f->rd.ops, ep, NULL}, .fake = f, .node = le16_get(h.node), .open = true};
+        .rd = {.ops = f->rd.ops, .ep = ep}, .fake = f, .node = le16_get(h.node), .open = true};
     struct ts_fake_node *n = &f->node[c->node - 1];
     n->connects++;
     *ret_conn = &c->rd;
@@ -208,11 +233,19 @@ static int do_connect(struct rd_ep *ep, const char *address, const void *hello, 
         push(f,
             (struct rd_event){.type = RD_EV_DOWN,
                 .conn = &c->rd,
-                .status = CAIRN_E_NODE_DOWN,
+                .status = CAIRN_E_FABRIC,
                 .data = keep(f, &r, sizeof(r)),
                 .size = sizeof(r)});
         return 0;
     }
+    if (n->fail != 0) {
+        push(f,
+            (struct rd_event){
+                .type = RD_EV_DOWN, .conn = &c->rd, .status = n->fail, .text = n->fail_text});
+        return 0;
+    }
+    c->rd.durability = n->ring_durability != 0 ? n->ring_durability
+                                               : (enum rd_durability)n->welcome.durability;
     n->welcome.slot_epoch = le64_make(le64_get(n->welcome.slot_epoch) + 1);
     push(f,
         (struct rd_event){.type = RD_EV_UP,
@@ -243,8 +276,11 @@ static int do_ep_open(
 {
     struct ts_fake *f = (struct ts_fake *)(void *)fabric;
 
+    CAIRN_ASSERT(config->memory_size % 64 == 0 && config->log_memory_size % 64 == 0);
+    CAIRN_ASSERT(config->log_memory_size <= config->memory_size);
     f->arena_size = config->memory_size;
-    f->arena = aligned_alloc(64, cn_align_up(config->memory_size, 64));
+    f->log_size = config->log_memory_size;
+    f->arena = aligned_alloc(64, config->memory_size);
     CAIRN_ASSERT(f->arena != NULL);
     memset(f->arena, 0, config->memory_size);
     f->ep.ops = fabric->ops;
@@ -269,6 +305,7 @@ static uint32_t do_poll(struct rd_ep *ep, struct rd_event *events, uint32_t max)
     struct ts_fake *f = of_ep(ep);
     uint32_t n = 0;
 
+    f->polls++;
     while (n < max && f->head != f->tail)
         events[n++] = f->event[f->head++ % TS_FAKE_EVENTS];
     return n;
@@ -281,6 +318,7 @@ static void do_sleep(struct rd_ep *ep, uint64_t deadline_ns)
 {
     struct ts_fake *f = of_ep(ep);
 
+    f->sleeps++;
     if (f->head == f->tail && deadline_ns > f->now_ns)
         f->now_ns = deadline_ns;
 }
@@ -398,6 +436,11 @@ struct ts_fake_conn *ts_fake_conn(struct ts_fake *f, uint16_t node)
 
 void ts_fake_down(struct ts_fake *f, uint16_t node, int status)
 {
+    ts_fake_down_text(f, node, status, NULL);
+}
+
+void ts_fake_down_text(struct ts_fake *f, uint16_t node, int status, const char *text)
+{
     struct ts_fake_conn *c = ts_fake_conn(f, node);
 
     CAIRN_ASSERT(c != NULL);
@@ -407,7 +450,8 @@ void ts_fake_down(struct ts_fake *f, uint16_t node, int status)
         if (e->conn == &c->rd && e->type == RD_EV_COMPLETION)
             e->status = status;
     }
-    push(f, (struct rd_event){.type = RD_EV_DOWN, .conn = &c->rd, .status = status});
+    push(f,
+        (struct rd_event){.type = RD_EV_DOWN, .conn = &c->rd, .status = status, .text = text});
 }
 
 uint32_t ts_fake_count(const struct ts_fake *f, enum ts_fake_op op)

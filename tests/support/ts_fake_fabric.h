@@ -44,6 +44,9 @@ struct ts_fake_node {
     uint64_t size;
     struct rd_welcome_wire welcome;
     int refuse;  /* error of a refusal instead of a welcome */
+    int fail;    /* the fabric's own error instead of a welcome, with ... */
+    const char *fail_text; /* ... its words, or NULL */
+    enum rd_durability ring_durability; /* of the ring granted; 0: as the welcome says */
     bool silent; /* nothing completes and nobody answers */
     uint32_t connects;
 };
@@ -55,7 +58,7 @@ struct ts_fake {
     struct ts_fake_conn conn[64];
     uint32_t conn_count;
     void *arena;
-    uint64_t arena_size;
+    uint64_t arena_size, log_size; /* the last log_size bytes are for rings */
     struct rd_event event[TS_FAKE_EVENTS];
     uint8_t data[64][512]; /* bodies of messages and refusals */
     uint32_t data_next;
@@ -63,6 +66,7 @@ struct ts_fake {
     struct ts_fake_post post[TS_FAKE_LOG];
     uint32_t post_count;
     struct rd_counters counters;
+    uint64_t polls, sleeps;
     uint64_t now_ns; /* virtual time: advanced by sleeping, and a little by asking */
     uint64_t seed;
     struct cn_env env;
@@ -84,6 +88,8 @@ void ts_fake_reply(struct ts_fake *fake, struct ts_fake_conn *conn,
 void ts_fake_send(struct ts_fake *fake, struct ts_fake_conn *conn, uint16_t type, uint32_t id);
 /* The connection to a node is lost: outstanding operations fail. */
 void ts_fake_down(struct ts_fake *fake, uint16_t node, int status);
+/* The same, and the fabric says why. Owner: the text stays. */
+void ts_fake_down_text(struct ts_fake *fake, uint16_t node, int status, const char *text);
 /* The open connection to a node; NULL: none. */
 struct ts_fake_conn *ts_fake_conn(struct ts_fake *fake, uint16_t node);
 uint32_t ts_fake_count(const struct ts_fake *fake, enum ts_fake_op op);

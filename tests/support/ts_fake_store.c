@@ -172,7 +172,7 @@ void ts_fs_open(struct ts_fs *fs, uint32_t nodes, uint32_t bucket_slots)
     }
     CAIRN_ASSERT(
         txn_cluster_open(&fs->config, &fs->fake.rd, &fs->fake.env, NULL, &fs->cluster) == 0);
-    fs->cluster->spins = 0;
+    fs->cluster->pace.spins = 0;
     CAIRN_ASSERT(cairn_ctx_open(fs->cluster, &fs->ctx) == 0);
 }
 

@@ -206,7 +206,7 @@ struct ts_filled *ts_filled_new(void)
     f->env = *cn_env_system();
     f->env.log = say_nothing;
     configure(f);
-    check(rd_fabric_open("emu", &f->fabric) == 0, "fabric");
+    check(txn_config_open_fabric(&f->config, &f->fabric) == 0, "fabric");
     fill_with_node(f);
     keep_image(f);
     check(pm_pool_open(f->config.node[0].pool, PM_OPEN_READ_ONLY, 0, &f->env, &pool) == 0,

@@ -69,6 +69,7 @@ expect 0 COMMITTED resolve --config "$config" "$token"
 expect 2 'mistyped' resolve --config "$config" "${token%?}$([ "${token: -1}" = 0 ] && echo 1 || echo 0)"
 [ "$("$cairn" inspect --node 1 --config "$config" --json | tr -d ' \n' | grep -o '"node":1')" = '"node":1' ] || fail "live statistics"
 expect 0 '"node": 2' inspect --node "$dir/n2.sock" --json
+expect 0 '"durability": "emulated"' inspect --node "$dir/n2.sock" --json
 # Refusals: the pool is open; a second node of the same id.
 expect 2 'n1.pool' node --config "$config" --id 1 --wait 0
 # The example runs twice and continues.
@@ -84,6 +85,11 @@ wait "${pids[1]}" "${pids[2]}" 2> /dev/null || true
 pids=()
 before=$(cat "$dir"/n?.pool | sha256sum)
 expect 0 '"damages": 0' inspect --check --json "$dir/n1.pool"
+expect 0 '"durability": "emulated"' inspect --json "$dir/n1.pool"
+expect 0 '"persistence": "auto"' inspect --json --config "$config" "$dir/n1.pool"
+expect 0 '"pmem": false' inspect --json --config "$config" "$dir/n1.pool"
+sed -e 's/emu/rpma/' -e 's|address = "n\([0-9]\).sock"|address = "127.0.0.1:7\11"; persistence = "apm"|' "$config" > "$dir/real.conf"
+expect 0 'is not persistent memory' inspect --json --config "$dir/real.conf" "$dir/n1.pool"
 expect 0 '"dry_run": true' recover --dry-run --json "$dir/n1.pool" "$dir/n2.pool"
 [ "$before" = "$(cat "$dir"/n?.pool | sha256sum)" ] || fail "a look or a dry run changed a byte"
 expect 0 '"result": "OK"' recover --json "$dir/n1.pool" "$dir/n2.pool"

@@ -14,6 +14,7 @@
  * --plant runs a broken client and no nemesis: then the checker has to find the anomaly.
  *
  * The nemesis's choices come from --seed; their timing is real, so a seed is not a replay.
+ * Over which fabric and on which pools: --fabric and the environment (ts_fabric.h).
  * Exit: 0 all is well, 1 a violation, 2 inconclusive. The folder is kept unless all is well.
  */
 #include "tests/support/ts_check.h"
@@ -420,7 +421,8 @@ static bool parse_options(struct torture *t, int argc, char **argv)
     static const struct option options[] = {{"seed", required_argument, NULL, 's'},
         {"seconds", required_argument, NULL, 't'}, {"threads", required_argument, NULL, 'j'},
         {"pause-us", required_argument, NULL, 'p'}, {"plant", required_argument, NULL, 'P'},
-        {"keep", no_argument, NULL, 'k'}, {"no-nemesis", no_argument, NULL, 'n'}, {0}};
+        {"fabric", required_argument, NULL, 'f'}, {"keep", no_argument, NULL, 'k'},
+        {"no-nemesis", no_argument, NULL, 'n'}, {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -431,6 +433,10 @@ static bool parse_options(struct torture *t, int argc, char **argv)
         case 'p': t->pause_us = (uint32_t)strtoul(optarg, NULL, 10); break;
         case 'k': t->keep = true; break;
         case 'n': t->nemesis = false; break;
+        case 'f':
+            if (setenv("CAIRN_TEST_FABRIC", optarg, 1) != 0)
+                return false;
+            break;
         case 'P':
             t->plant = strcmp(optarg, "write-skew") == 0    ? TT_PLANT_SKEW
                        : strcmp(optarg, "lost-update") == 0 ? TT_PLANT_LOST_UPDATE
@@ -482,7 +488,7 @@ int main(int argc, char **argv)
     if (!parse_options(&t, argc, argv)) {
         (void)fprintf(stderr,
             "usage: torture [--seed N] [--seconds N] [--threads N] [--pause-us N] "
-            "[--keep] [--no-nemesis] [--plant write-skew|lost-update]\n");
+            "[--fabric emu|rpma] [--keep] [--no-nemesis] [--plant write-skew|lost-update]\n");
         return 2;
     }
     t.random.state = cn_mix64(t.seed);

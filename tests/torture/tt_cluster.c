@@ -6,7 +6,7 @@
 #include "tests/torture/tt_cluster.h"
 
 #include "pmem/pm_pool.h"
-#include "txn/txn_config.h"
+#include "tests/support/ts_fabric.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,22 +50,43 @@ uint32_t tt_random_below(struct tt_random *random, uint32_t n)
 
 /* ---- making ---- */
 
+static void write_node(FILE *out, const struct txn_config_node *n, const char *size, bool last)
+{
+    (void)fprintf(out, "  { id = %u; address = \"%s\"; pool = \"%s\"; persistence = \"%s\"; ",
+        n->id, n->address, n->pool, txn_persistence_name(n->persistence));
+    if (n->pool_size != 0)
+        (void)fprintf(out, "size = \"%s\"; ", size);
+    (void)fprintf(out, "}%s\n", last ? "" : ",");
+}
+
 static int write_config(const struct tt_cluster *c, const struct tt_options *options)
 {
+    struct txn_config *fabric = calloc(1, sizeof(*fabric));
     FILE *out = fopen(c->config, "we");
 
-    if (out == NULL)
+    CAIRN_ASSERT(fabric != NULL);
+    if (out == NULL) {
+        free(fabric);
         return -1;
-    (void)fprintf(
-        out, "cluster = \"0b0e5c1e-5a17-4e0b-9c1d-3f6c5b2a7d10\";\nfabric = \"emu\";\nnodes = (\n");
-    for (uint32_t i = 0; i < c->nodes; i++)
-        (void)fprintf(out,
-            "  { id = %u; address = \"n%u.sock\"; pool = \"n%u.pool\"; size = \"%s\"; }%s\n", i + 1,
-            i + 1, i + 1, options->pool_size, i + 1 < c->nodes ? "," : "");
+    }
+    ts_fabric_options(fabric);
+    (void)fprintf(out,
+        "cluster = \"0b0e5c1e-5a17-4e0b-9c1d-3f6c5b2a7d10\";\nfabric = \"%s\";\nnodes = (\n",
+        fabric->fabric);
+    for (uint32_t i = 0; i < c->nodes; i++) {
+        struct txn_config_node node = {.id = (uint16_t)(i + 1)};
+        ts_fabric_node(c->dir, i, 1, &node);
+        write_node(out, &node, options->pool_size, i + 1 == c->nodes);
+    }
     (void)fprintf(out,
         ");\ntables = ( { id = %u; name = \"lists\"; }, { id = %u; name = \"bank\"; } );\n",
         TT_TABLE_LISTS, TT_TABLE_BANK);
-    (void)fprintf(out, "options = { %s };\n", options->geometry);
+    (void)fprintf(out, "fabric_options = { atomics = \"%s\"; ",
+        fabric->fabric_config.message_atomics ? "message" : "nic");
+    if (fabric->fabric_config.queue_pairs != 0)
+        (void)fprintf(out, "queue_pairs = %u; ", fabric->fabric_config.queue_pairs);
+    (void)fprintf(out, "};\noptions = { %s };\n", options->geometry);
+    free(fabric);
     return fclose(out);
 }
 
@@ -77,8 +98,7 @@ static int make_pools(const struct tt_cluster *c)
     if (r != 0)
         return r;
     for (uint32_t i = 0; i < config->node_count && r == 0; i++)
-        r = pm_pool_create(config->node[i].pool, config->node[i].pool_size, &config->geometry,
-            &config->cluster, config->node[i].id, cn_env_system());
+        r = ts_fabric_make_pool(config, &config->node[i], cn_env_system());
     txn_config_free(&config);
     return r;
 }
@@ -236,8 +256,7 @@ static void serve(struct rec_node *node, struct tt_node_state *state)
             __atomic_fetch_add(&state->turn, 1, __ATOMIC_RELAXED);
             rec_node_stats(node, &state->stats);
         }
-        if (done == 0)
-            rec_node_sleep(node, now + 4 * PUBLISH_NS);
+        rec_node_rest(node, done, now + 4 * PUBLISH_NS);
     }
 }
 
@@ -276,7 +295,7 @@ static int run_node(void *arg)
     (void)sigaction(SIGTERM, &action, NULL);
     tt_stepper_init(&stepper, a->cluster->shared, a->at, tt_now_ns() + a->at);
     if (txn_config_load(a->cluster->config, &config) != 0 ||
-        rd_fabric_open(config->fabric, &fabric) != 0 ||
+        txn_config_open_fabric(config, &fabric) != 0 ||
         open_node(config, (uint16_t)(a->at + 1), fabric, &stepper.env, &node) != 0) {
         (void)fprintf(stderr, "node %u does not start: %s\n", a->at + 1, cairn_last_error());
         return 4;

@@ -54,12 +54,23 @@ static void cn_crc32c__any_split__chains(void **state)
     }
 }
 
+static void cn_crc64__check_value_and_splits__as_published(void **state)
+{
+    const char *digits = "123456789";
+
+    (void)state;
+    for (size_t i = 0; i <= 9; i++) /* CRC-64/XZ */
+        assert_true(cn_crc64(cn_crc64(0, digits, i), digits + i, 9 - i) ==
+            UINT64_C(0x995DC9BBDF1939FA));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cn_crc32c__check_value__is_the_published_one),
         cmocka_unit_test(cn_crc32c__nothing__changes_nothing),
         cmocka_unit_test(cn_crc32c__any_split__chains),
+        cmocka_unit_test(cn_crc64__check_value_and_splits__as_published),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

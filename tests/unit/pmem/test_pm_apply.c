@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "pmem/pm_store_internal.h"
+#include "tests/support/ts_record.h"
 #include "tests/support/ts_store.h"
 
 #define PUT(k, n)                                      \
@@ -508,13 +509,12 @@ static void check__random_damage__never_breaks_the_store(void **state)
         uint8_t *b = c.s->slot[1].buf;
         uint32_t at = (uint32_t)(ts_random(&seed) % (c.s->slot[1].size - 104)) + 104;
         struct pm_place place = pm_slot_place(&c.s->t->pool, &c.s->slot[1].slot, c.s->slot[1].tail);
-        struct pm_record_pm *head = (void *)b;
         struct pm_record again;
         struct pm_fsck_report report;
 
         b[at] ^= (uint8_t)(1u << ts_random(&seed) % 8);
         /* A peer knows the nonce and makes the crc good. */
-        head->crc = le32_make(pm_record_crc(b, c.s->slot[1].size, &place));
+        ts_record_mend(b, c.s->slot[1].size, &place);
         if (pm_record_check(b, c.s->slot[1].size, &place, 1, &again) == 0 &&
             pm_apply_check(c.s->s, &again, 1, PM_APPLY_LIVE) == 0) {
             pm_apply_body(c.s->s, &again);

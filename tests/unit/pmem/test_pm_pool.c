@@ -282,10 +282,12 @@ static void pm_pool_open__no_file_or_no_pool__says_so(void **state)
     (void)state;
     assert_int_equal(open_as(PM_OPEN_OWNER, &pool), -ENOENT);
     assert_int_equal(open_as(PM_OPEN_READ_ONLY, &pool), -ENOENT);
+    assert_true(pm_pool_is_missing(path));
     fd = open(path, O_RDWR | O_CREAT, 0600);
     expect(CAIRN_E_NOT_A_POOL); /* empty */
     assert_int_equal(ftruncate(fd, 16 << 20), 0);
     expect(CAIRN_E_NOT_A_POOL); /* all zero */
+    assert_false(pm_pool_is_missing(path)); /* somebody's file: only a device may be blank */
     (void)close(fd);
     assert_int_equal(unlink(path), 0);
     pop = pmemobj_create(path, "other", PMEMOBJ_MIN_POOL, 0600);

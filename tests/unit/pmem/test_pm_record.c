@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "pmem/pm_record.h"
+#include "tests/support/ts_record.h"
 #include "tests/support/ts_pool.h"
 
 static const struct pm_place place = {
@@ -61,9 +62,7 @@ static struct copy make(enum pm_record_type type)
 
 static void mend(struct copy *c, const struct pm_place *at)
 {
-    struct le32 crc = le32_make(pm_record_crc(c->bytes, c->size, at));
-
-    memcpy(c->bytes + offsetof(struct pm_record_pm, crc), &crc, sizeof(crc));
+    ts_record_mend(c->bytes, c->size, at);
 }
 
 /* Walk all that a checked record says; the sanitizer is the judge. */
@@ -117,7 +116,7 @@ static void pm_record_check__each_field_hostile_with_good_crc__refused(void **st
         {66, 0}, {66, 2}, {66, 4}, {67, 4}, {67, 0xff}, /* lock_count */
         {68, 0}, {68, 2}, {69, 2}, {69, 0xff},          /* block_count */
         {70, 0}, {70, 2}, {71, 2}, {71, 0xff},          /* write_count */
-        {72, 1}, {79, 1},               /* reserved */
+        {72, 11}, {72, 255}, {79, 1},   /* done: itself or later ones */
         {PARTICIPANT_OFF, 3},           /* node: not us */
         {PARTICIPANT_OFF + 4, 4}, {PARTICIPANT_OFF + 7, 1}, {PARTICIPANT_OFF + 8, 8},
         {PARTICIPANT_OFF + 16, 12},

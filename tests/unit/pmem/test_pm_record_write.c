@@ -157,6 +157,34 @@ static void pm_record_crc__mark__is_outside(void **state)
     assert_int_equal(pm_record_check(buf, size, &place, 2, &r), 0);
 }
 
+/* A record of one participant is whole or refused: any byte, and its mark word. */
+static void pm_record_end__one_participant__sealed(void **state)
+{
+    uint8_t buf[512] __attribute__((aligned(64))) = {0};
+    struct pm_record_writer w;
+    struct pm_record r;
+
+    (void)state;
+    pm_record_begin(&w, buf, sizeof(buf));
+    pm_record_add_participant(&w, 2, 1, 0, 3, 9, 11);
+    pm_record_add_lock(&w, 4096, 7);
+    uint32_t size = pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &place);
+    assert_int_equal(pm_record_check(buf, size, &place, 2, &r), 0);
+    assert_true(le64_get(r.head->mark) == pm_record_seal(buf, size, &place));
+    for (uint32_t i = 0; i < size; i++) { /* with the crc mended: the seal alone */
+        struct le32 crc, old = r.head->crc;
+        if (i >= offsetof(struct pm_record_pm, crc) && i < offsetof(struct pm_record_pm, type))
+            continue;
+        buf[i] ^= 0x10;
+        crc = le32_make(pm_record_crc(buf, size, &place));
+        memcpy(buf + offsetof(struct pm_record_pm, crc), &crc, sizeof(crc));
+        assert_int_not_equal(pm_record_check(buf, size, &place, 2, &r), 0);
+        memcpy(buf + offsetof(struct pm_record_pm, crc), &old, sizeof(old));
+        buf[i] ^= 0x10;
+        assert_int_equal(pm_record_check(buf, size, &place, 2, &r), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +194,7 @@ int main(void)
         cmocka_unit_test(pm_record_make_void__any__is_a_valid_void),
         cmocka_unit_test(pm_record_make_pad__any_size__writes_one_line),
         cmocka_unit_test(pm_record_crc__mark__is_outside),
+        cmocka_unit_test(pm_record_end__one_participant__sealed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "pmem/pm_slot.h"
+#include "tests/support/ts_record.h"
 #include "tests/support/ts_pool.h"
 
 #define FOUND_MAX 256u
@@ -243,13 +244,12 @@ static void pm_slot_scan__valid_record_inside_a_value__is_covered(void **state)
     uint8_t inner[512] __attribute__((aligned(64)));
     uint64_t inner_off = 256;
     uint32_t size, inner_size = make_tx(&f->t->pool, &slot, 2, inner_off, 256, inner);
-    struct pm_record_pm *head = (void *)f->buf;
     struct pm_place place = pm_slot_place(&f->t->pool, &slot, 0);
     struct found found;
 
     size = make_tx(&f->t->pool, &slot, 1, 0, 1024, f->buf);
     memcpy(f->buf + inner_off, inner, inner_size);
-    head->crc = le32_make(pm_record_crc(f->buf, size, &place));
+    ts_record_mend(f->buf, size, &place);
     put(&f->t->pool, f->ring, 0, f->buf, size);
     compare(&f->t->pool, &slot, f->ring, &found);
     assert_int_equal(found.count, 1);

@@ -281,12 +281,12 @@ static void threads__node_and_peer__all_orders_kept(void **state)
     for (int i = 0; i < 5000 && __atomic_load_n(&arg.ready, __ATOMIC_ACQUIRE) == 0; i++)
         (void)nanosleep(&pause, NULL);
     t_open(&peer, 1, 4);
-    uint8_t *arena = rd_ep_memory(peer.ep);
+    uint8_t *log = t_log_memory(peer.ep);
     struct rd_conn *c = NULL;
     for (uint64_t i = 1; i <= ROUNDS; i++) {
         if (c == NULL)
             c = t_connect_up(peer.ep, address);
-        T_CHECK(rd_write(c, i, T_LOG_OFF + 64, arena, 512, 0) == 0);
+        T_CHECK(rd_write(c, i, T_LOG_OFF + 64, log, 512, 0) == 0);
         T_CHECK(rd_flush(c, i, T_LOG_OFF + 64, 512, RD_SIGNALED) == 0);
         T_CHECK(t_expect(peer.ep, RD_EV_COMPLETION).status == 0);
         T_CHECK(rd_mark(c, i, T_LOG_OFF, i, 0) == 0);

@@ -19,7 +19,7 @@ struct fixture {
     struct t_pool pool;
     struct t_side node, peer;
     struct rd_conn *c, *passive;
-    uint8_t *arena;
+    uint8_t *arena, *log; /* local memory for objects, and for the ring */
     char address[RD_ADDRESS_SIZE_MAX];
 };
 
@@ -33,6 +33,7 @@ static int setup(void **state)
     t_open(&f->peer, 2, 8);
     f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
     f->arena = rd_ep_memory(f->peer.ep);
+    f->log = t_log_memory(f->peer.ep);
     *state = f;
     return 0;
 }
@@ -76,13 +77,13 @@ static void write__every_alignment__same_bytes_and_no_others(void **state)
 {
     struct fixture *f = *state;
     for (uint32_t i = 0; i < 64; i++)
-        f->arena[i] = (uint8_t)(i * 5 + 1);
+        f->log[i] = (uint8_t)(i * 5 + 1);
     for (uint32_t off = 8; off < 17; off++) {
         for (uint32_t size = 1; size < 40; size++) {
             uint8_t *remote = f->pool.base + T_LOG_OFF;
             memset(remote, 0xee, 64);
-            assert_int_equal(rd_write(f->c, 1, T_LOG_OFF + off, f->arena + off % 3, size, 0), 0);
-            assert_memory_equal(remote + off, f->arena + off % 3, size);
+            assert_int_equal(rd_write(f->c, 1, T_LOG_OFF + off, f->log + off % 3, size, 0), 0);
+            assert_memory_equal(remote + off, f->log + off % 3, size);
             assert_int_equal(remote[off - 1], 0xee);
             assert_int_equal(remote[off + size], 0xee);
         }
@@ -107,8 +108,8 @@ static void cas__match_and_mismatch__old_value_returned(void **state)
 static void write_flush_mark__chain__completions_in_order(void **state)
 {
     struct fixture *f = *state;
-    memcpy(f->arena, "redo record", 12);
-    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->arena, 12, RD_MORE), 0);
+    memcpy(f->log, "redo record", 12);
+    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 12, RD_MORE), 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 12, RD_SIGNALED), 0);
     assert_int_equal(rd_mark(f->c, 3, T_LOG_OFF + 64, 0x1122, RD_SIGNALED), 0);
     expect_completion(f, 2, 0);
@@ -129,7 +130,7 @@ static void flush__more_ranges_than_remembered__succeeds(void **state)
 {
     struct fixture *f = *state;
     for (uint64_t i = 0; i < 50; i++)
-        assert_int_equal(rd_write(f->c, i, T_LOG_OFF + i * 512, f->arena, 64, 0), 0);
+        assert_int_equal(rd_write(f->c, i, T_LOG_OFF + i * 512, f->log, 64, 0), 0);
     assert_int_equal(rd_flush(f->c, 99, T_LOG_OFF, 64, RD_SIGNALED), 0);
     expect_completion(f, 99, 0);
 }
@@ -147,7 +148,7 @@ static void post__outside_what_is_granted__fabric_error(void **state)
     for (size_t i = 0; i < CN_ARRAY_SIZE(reads); i++)
         assert_int_equal(
             rd_read(f->c, 1, reads[i].off, f->arena, reads[i].size, RD_SIGNALED), CAIRN_E_FABRIC);
-    assert_int_equal(rd_write(f->c, 1, ring_end - 4, f->arena, 8, RD_SIGNALED), CAIRN_E_FABRIC);
+    assert_int_equal(rd_write(f->c, 1, ring_end - 4, f->log, 8, RD_SIGNALED), CAIRN_E_FABRIC);
     assert_int_equal(rd_flush(f->c, 1, ring_end, 8, RD_SIGNALED), CAIRN_E_FABRIC);
     assert_int_equal(rd_mark(f->c, 1, ring_end, 1, RD_SIGNALED), CAIRN_E_FABRIC);
     assert_int_equal(rd_mark(f->c, 1, T_LOG_OFF + 4, 1, RD_SIGNALED), CAIRN_E_FABRIC);
@@ -162,16 +163,16 @@ static void post__wrong_rights__fabric_error_and_no_effect(void **state)
 {
     struct fixture *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
-    memset(f->arena, 0xff, 64);
-    assert_int_equal(rd_write(f->c, 1, T_EXTENT_OFF, f->arena, 8, 0), CAIRN_E_FABRIC);
+    memset(f->log, 0xff, 64);
+    assert_int_equal(rd_write(f->c, 1, T_EXTENT_OFF, f->log, 8, 0), CAIRN_E_FABRIC);
     assert_int_equal(rd_mark(f->c, 1, T_EXTENT_OFF, 1, 0), CAIRN_E_FABRIC);
     assert_int_equal(rd_flush(f->c, 1, T_EXTENT_OFF, 8, 0), CAIRN_E_FABRIC);
     assert_int_equal(rd_cas(f->c, 1, T_LOG_OFF, 0, 1, old, 0), CAIRN_E_FABRIC);
     /* The ring's header page is the node's. */
-    assert_int_equal(rd_write(f->c, 1, T_RING_OFF, f->arena, 8, 0), CAIRN_E_FABRIC);
-    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF - 8, f->arena, 16, 0), CAIRN_E_FABRIC);
+    assert_int_equal(rd_write(f->c, 1, T_RING_OFF, f->log, 8, 0), CAIRN_E_FABRIC);
+    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF - 8, f->log, 16, 0), CAIRN_E_FABRIC);
     assert_int_equal(rd_mark(f->c, 1, T_RING_OFF + 64, 1, 0), CAIRN_E_FABRIC);
-    assert_int_equal(rd_read(f->c, 1, T_RING_OFF + 64, f->arena, 16, 0), 0);
+    assert_int_equal(rd_read(f->c, 1, T_RING_OFF + 64, f->log, 16, 0), 0);
     assert_int_equal(t_load(&f->pool, T_EXTENT_OFF), 0);
     assert_int_equal(t_load(&f->pool, T_RING_OFF), 0);
     assert_int_equal(t_load(&f->pool, T_LOG_OFF), 0);
@@ -199,7 +200,7 @@ static void post__ten_thousand_and_polls__no_system_call(void **state)
         struct rd_event events[8];
         T_CHECK(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 64, RD_SIGNALED | RD_MORE) == 0);
         T_CHECK(rd_cas(f->c, 2, T_EXTENT_OFF, i, i + 1, old, RD_SIGNALED | RD_MORE) == 0);
-        T_CHECK(rd_write(f->c, 3, T_LOG_OFF + i % 100 * 64, f->arena, 64, RD_SIGNALED) == 0);
+        T_CHECK(rd_write(f->c, 3, T_LOG_OFF + i % 100 * 64, f->log, 64, RD_SIGNALED) == 0);
         T_CHECK(rd_flush(f->c, 4, T_LOG_OFF, 64, RD_SIGNALED) == 0);
         T_CHECK(rd_mark(f->c, 5, T_LOG_OFF, i, RD_SIGNALED) == 0);
         T_CHECK(rd_poll(f->peer.ep, events, 8) == 5);
@@ -216,7 +217,7 @@ static void post__ten_thousand_and_polls__no_system_call(void **state)
 static void post__fence_word_set__fenced_once_then_down(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->arena, 8, RD_SIGNALED), 0);
+    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, RD_SIGNALED), 0);
     t_store(&f->pool, T_RING_OFF, 1);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 8, RD_SIGNALED), CAIRN_E_FENCED);
     assert_int_equal(rd_read(f->c, 3, T_EXTENT_OFF, f->arena, 8, RD_SIGNALED), CAIRN_E_FENCED);
@@ -245,7 +246,7 @@ static void flush__fenced_while_it_runs__completes_fenced(void **state)
     struct fixture *f = *state;
     word_to_fence = (uint64_t *)(void *)(f->pool.base + T_RING_OFF);
     ((struct emu_fabric *)(void *)f->peer.fabric)->flush_line = fence_while_flushing;
-    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->arena, 8, RD_SIGNALED), 0);
+    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, RD_SIGNALED), 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 8, RD_SIGNALED), 0);
     assert_int_equal(rd_mark(f->c, 3, T_LOG_OFF, 1, RD_SIGNALED), CAIRN_E_FENCED);
     expect_completion(f, 1, 0);
@@ -276,7 +277,7 @@ static void flush__written_lines__each_written_back(void **state)
     for (size_t i = 0; i < CN_ARRAY_SIZE(writes); i++) {
         lines_flushed = 0;
         uint64_t off = T_LOG_OFF + writes[i].off;
-        assert_int_equal(rd_write(f->c, 1, off, f->arena, writes[i].size, 0), 0);
+        assert_int_equal(rd_write(f->c, 1, off, f->log, writes[i].size, 0), 0);
         assert_int_equal(rd_flush(f->c, 2, off, writes[i].size, 0), 0);
         assert_int_equal(lines_flushed, writes[i].lines);
         assert_int_equal(rd_flush(f->c, 2, off, writes[i].size, 0), 0);
@@ -284,7 +285,7 @@ static void flush__written_lines__each_written_back(void **state)
     }
     lines_flushed = 0;
     for (uint64_t i = 0; i < 40; i++) /* more ranges than are remembered: one that covers all */
-        assert_int_equal(rd_write(f->c, i, T_LOG_OFF + i * 512, f->arena, 64, 0), 0);
+        assert_int_equal(rd_write(f->c, i, T_LOG_OFF + i * 512, f->log, 64, 0), 0);
     assert_int_equal(rd_mark(f->c, 1, T_LOG_OFF + 40 * 512, 1, 0), 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 64, 0), 0);
     assert_true(lines_flushed >= 41);
@@ -302,7 +303,7 @@ static void each_operation__fence_word_set__refused(void **state)
         switch (op) {
         case 0: err = rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 8, 0); break;
         case 1: err = rd_cas(f->c, 1, T_EXTENT_OFF, 3, 4, old, 0); break;
-        case 2: err = rd_write(f->c, 1, T_LOG_OFF, f->arena, 8, 0); break;
+        case 2: err = rd_write(f->c, 1, T_LOG_OFF, f->log, 8, 0); break;
         case 3: err = rd_flush(f->c, 1, T_LOG_OFF, 8, 0); break;
         case 4: err = rd_mark(f->c, 1, T_LOG_OFF, 4, 0); break;
         }
@@ -352,6 +353,147 @@ static void conn_delete__completions_pending__not_delivered(void **state)
     assert_int_equal(rd_poll(f->node.ep, &event, 1), 0);
 }
 
+/* ---- as strict as every fabric ---- */
+
+static void conn__up__durability_of_the_ring(void **state)
+{
+    struct fixture *f = *state;
+    struct t_side node;
+    struct rd_conn *c, *passive;
+    char address[RD_ADDRESS_SIZE_MAX];
+    assert_int_equal(f->c->durability, RD_DURABILITY_EMULATED);
+    for (enum rd_durability d = RD_DURABILITY_EMULATED; d <= RD_DURABILITY_EADR; d++) {
+        t_open(&node, 4, 8);
+        t_regions_durable(&node, &f->pool, d);
+        T_CHECK(rd_listen(node.ep, t_address(address)) == 0);
+        rd_conn_delete(f->c); /* the ring has one peer */
+        (void)t_expect(f->node.ep, RD_EV_DOWN);
+        rd_conn_delete(f->passive);
+        c = t_pair(&node, &f->peer, address, &passive);
+        assert_int_equal(c->durability, d);
+        rd_conn_delete(c);
+        assert_null(t_expect(node.ep, RD_EV_DOWN).text);
+        rd_conn_delete(passive);
+        t_close(&node);
+        f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
+    }
+}
+
+static void mark__flush_outstanding_where_cpu_persists__refused(void **state)
+{
+    struct fixture *f = *state;
+    ((struct emu_conn *)(void *)f->c)->base.durability = RD_DURABILITY_GPSPM;
+    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, 0), 0);
+    assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 8, RD_SIGNALED), 0);
+    assert_int_equal(rd_flush(f->c, 3, T_LOG_OFF, 8, RD_SIGNALED), 0);
+    for (uint64_t i = 2; i <= 3; i++) {
+        assert_int_equal(rd_mark(f->c, 4, T_LOG_OFF + 8, 7, RD_SIGNALED), CAIRN_E_STATE);
+        assert_int_equal(t_load(&f->pool, T_LOG_OFF + 8), 0);
+        expect_completion(f, i, 0);
+    }
+    assert_int_equal(rd_mark(f->c, 4, T_LOG_OFF + 8, 7, RD_SIGNALED), 0);
+    expect_completion(f, 4, 0);
+    assert_int_equal(t_load(&f->pool, T_LOG_OFF + 8), 7);
+    /* A deleted connection leaves nothing behind. */
+    assert_int_equal(rd_flush(f->c, 5, T_LOG_OFF, 8, RD_SIGNALED), 0);
+    rd_conn_delete(f->c);
+    (void)t_expect(f->node.ep, RD_EV_DOWN);
+    rd_conn_delete(f->passive);
+    f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
+    f->c->durability = RD_DURABILITY_GPSPM;
+    assert_int_equal(rd_mark(f->c, 6, T_LOG_OFF + 8, 9, 0), 0);
+}
+
+enum wrong_part { READ_OBJECT, CAS_OBJECT, READ_RING, WRITE_RING, WRITE_ACROSS, OUTSIDE };
+
+static int post_wrong(struct fixture *f, enum wrong_part how)
+{
+    uint64_t *old = (uint64_t *)(void *)f->log;
+    switch (how) {
+    case READ_OBJECT: return rd_read(f->c, 1, T_EXTENT_OFF, f->log, 8, RD_SIGNALED);
+    case CAS_OBJECT: return rd_cas(f->c, 1, T_EXTENT_OFF, 0, 1, old, RD_SIGNALED);
+    case READ_RING: return rd_read(f->c, 1, T_RING_OFF + 64, f->arena, 8, RD_SIGNALED);
+    case WRITE_RING: return rd_write(f->c, 1, T_LOG_OFF, f->arena, 8, RD_SIGNALED);
+    case WRITE_ACROSS: return rd_write(f->c, 1, T_LOG_OFF, f->log - 8, 16, RD_SIGNALED);
+    case OUTSIDE: return rd_read(f->c, 1, T_EXTENT_OFF, f->arena - 8, 8, RD_SIGNALED);
+    }
+    return 0;
+}
+
+static void post__memory_of_the_other_part__fabric_error_and_no_effect(void **state)
+{
+    struct fixture *f = *state;
+    struct rd_event event;
+    memset(f->arena, 0xff, 64);
+    memset(f->log - 64, 0xff, 128);
+    t_store(&f->pool, T_EXTENT_OFF, 0);
+    for (enum wrong_part how = READ_OBJECT; how <= WRITE_ACROSS; how++) {
+        assert_int_equal(post_wrong(f, how), CAIRN_E_FABRIC);
+        assert_int_equal(rd_poll(f->peer.ep, &event, 1), 0);
+        assert_int_equal(f->arena[0], 0xff);
+        assert_int_equal(f->log[0], 0xff);
+        assert_int_equal(t_load(&f->pool, T_EXTENT_OFF), 0);
+        assert_int_equal(t_load(&f->pool, T_LOG_OFF), 0);
+    }
+    assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 8, RD_SIGNALED), 0); /* still up */
+    expect_completion(f, 1, 0);
+}
+
+/* A node that lies about which of its memory is a ring. */
+static void post__peer_swaps_ring_and_extent__fabric_error_and_no_effect(void **state)
+{
+    struct fixture *f = *state;
+    struct t_side node;
+    const struct rd_memory ring = t_memory(&f->pool, T_EXTENT_OFF, T_EXTENT_SIZE, f->pool.fd);
+    const struct rd_memory extent = t_memory(&f->pool, T_RING_OFF, T_RING_SIZE, f->pool.fd);
+    const unsigned all = RD_ACCESS_READ | RD_ACCESS_WRITE | RD_ACCESS_ATOMIC;
+    const uint64_t at = T_EXTENT_OFF + RD_RING_HEADER_SIZE;
+    uint64_t *old = (uint64_t *)(void *)f->arena;
+    char address[RD_ADDRESS_SIZE_MAX];
+    rd_conn_delete(f->c);
+    t_open(&node, 4, 8);
+    T_CHECK(rd_region_new(node.ep, &extent, all, &node.extent) == 0);
+    T_CHECK(rd_region_new(node.ep, &ring, all, &node.ring) == 0);
+    T_CHECK(rd_listen(node.ep, t_address(address)) == 0);
+    f->c = t_pair(&node, &f->peer, address, NULL);
+    memset(f->log, 0xff, 64);
+    assert_int_equal(rd_read(f->c, 1, at, f->arena, 8, RD_SIGNALED), CAIRN_E_FABRIC);
+    assert_non_null(strstr(cairn_last_error(), "a ring"));
+    assert_int_equal(rd_cas(f->c, 1, at, 0, 1, old, RD_SIGNALED), CAIRN_E_FABRIC);
+    assert_int_equal(rd_read(f->c, 1, T_RING_OFF + 64, f->log, 8, RD_SIGNALED), CAIRN_E_FABRIC);
+    assert_non_null(strstr(cairn_last_error(), "an extent"));
+    assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, RD_SIGNALED), CAIRN_E_FABRIC);
+    struct rd_event event;
+    assert_int_equal(rd_poll(f->peer.ep, &event, 1), 0);
+    assert_int_equal(t_load(&f->pool, at), 0);
+    assert_int_equal(t_load(&f->pool, T_LOG_OFF), 0);
+    t_close(&node);
+}
+
+static void post__memory_outside_the_arena__asserts(void **state)
+{
+    struct fixture *f = *state;
+    struct t_side node;
+    struct t_pool no_file = {.fd = -1, .base = f->pool.base};
+    char address[RD_ADDRESS_SIZE_MAX];
+    int status = 0;
+    rd_conn_delete(f->c); /* memory without a file is inherited by a child */
+    t_open(&node, 4, 8);
+    t_regions(&node, &no_file);
+    T_CHECK(rd_listen(node.ep, t_address(address)) == 0);
+    f->c = t_pair(&node, &f->peer, address, NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)!freopen("/dev/null", "w", stderr);
+        (void)signal(SIGABRT, SIG_DFL);
+        _exit(post_wrong(f, OUTSIDE) == 0 ? 1 : 2);
+    }
+    T_CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+    t_close(&node);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -372,6 +514,11 @@ int main(void)
         CASE(each_operation__fence_word_set__refused),
         CASE(loopback__read_and_cas__nothing_else),
         CASE(conn_delete__completions_pending__not_delivered),
+        CASE(conn__up__durability_of_the_ring),
+        CASE(mark__flush_outstanding_where_cpu_persists__refused),
+        CASE(post__memory_of_the_other_part__fabric_error_and_no_effect),
+        CASE(post__peer_swaps_ring_and_extent__fabric_error_and_no_effect),
+        CASE(post__memory_outside_the_arena__asserts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,13 +26,13 @@ static void two_processes__all_operations__same_memory(void **state)
     struct t_child node = t_spawn_node(&pool, t_address(address));
     t_open(&peer, 2, 16);
     struct rd_conn *c = t_connect_up(peer.ep, address);
-    uint8_t *arena = rd_ep_memory(peer.ep);
+    uint8_t *arena = rd_ep_memory(peer.ep), *log = t_log_memory(peer.ep);
     uint64_t *old = (uint64_t *)(void *)(arena + 1024);
 
     t_store(&pool, T_EXTENT_OFF + 8, 77);
     for (uint32_t i = 0; i < 1000; i++)
-        arena[i] = (uint8_t)i;
-    assert_int_equal(rd_write(c, 1, T_LOG_OFF + 64, arena, 1000, 0), 0);
+        log[i] = (uint8_t)i;
+    assert_int_equal(rd_write(c, 1, T_LOG_OFF + 64, log, 1000, 0), 0);
     assert_int_equal(rd_flush(c, 2, T_LOG_OFF + 64, 1000, RD_SIGNALED), 0);
     assert_int_equal(rd_mark(c, 3, T_LOG_OFF, 42, RD_SIGNALED), 0);
     assert_int_equal(rd_cas(c, 4, T_EXTENT_OFF + 8, 77, 78, old, RD_SIGNALED), 0);
@@ -42,7 +42,7 @@ static void two_processes__all_operations__same_memory(void **state)
         assert_int_equal(event.wr_id, i);
         assert_int_equal(event.status, 0);
     }
-    assert_memory_equal(pool.base + T_LOG_OFF + 64, arena, 1000);
+    assert_memory_equal(pool.base + T_LOG_OFF + 64, log, 1000);
     assert_int_equal(t_load(&pool, T_LOG_OFF), 42);
     assert_int_equal(t_load(&pool, T_EXTENT_OFF + 8), 78);
     assert_int_equal(*old, 77);
@@ -78,9 +78,9 @@ static void run_stopping_peer(int fd, void *arg)
     (void)t_get(fd); /* the node listens */
     t_open(&peer, 1, 8);
     struct rd_conn *c = t_connect_up(peer.ep, a->address);
-    uint8_t *arena = rd_ep_memory(peer.ep);
-    memset(arena, 0x5a, 64);
-    T_CHECK(rd_write(c, 1, T_LOG_OFF, arena, 64, RD_SIGNALED) == 0);
+    uint8_t *log = t_log_memory(peer.ep);
+    memset(log, 0x5a, 64);
+    T_CHECK(rd_write(c, 1, T_LOG_OFF, log, 64, RD_SIGNALED) == 0);
     T_CHECK(t_expect(peer.ep, RD_EV_COMPLETION).status == 0);
     T_CHECK(raise(SIGSTOP) == 0);
     t_put(fd, rd_flush(c, 2, T_LOG_OFF, 64, RD_SIGNALED));
@@ -97,8 +97,8 @@ static void run_staying_peer(int fd, void *arg)
     (void)t_get(fd);
     t_open(&peer, 1, 8);
     struct rd_conn *c = t_connect_up(peer.ep, a->address);
-    uint8_t *arena = rd_ep_memory(peer.ep);
-    T_CHECK(rd_write(c, 1, T_LOG_OFF, arena, 64, 0) == 0);
+    uint8_t *log = t_log_memory(peer.ep);
+    T_CHECK(rd_write(c, 1, T_LOG_OFF, log, 64, 0) == 0);
     T_CHECK(rd_flush(c, 2, T_LOG_OFF, 64, RD_SIGNALED) == 0);
     T_CHECK(t_expect(peer.ep, RD_EV_COMPLETION).status == 0);
     t_put(fd, 0);
@@ -229,8 +229,8 @@ static void node__killed_and_started_again__ring_busy_until_peer_lets_go(void **
 
     t_open(&peer, 2, 8);
     struct rd_conn *c = t_connect_up(peer.ep, address);
-    uint8_t *arena = rd_ep_memory(peer.ep);
-    assert_int_equal(rd_write(c, 1, T_LOG_OFF, arena, 64, 0), 0);
+    uint8_t *log = t_log_memory(peer.ep);
+    assert_int_equal(rd_write(c, 1, T_LOG_OFF, log, 64, 0), 0);
     t_reap(&first, SIGKILL);
     assert_int_equal(t_expect(peer.ep, RD_EV_DOWN).status, CAIRN_E_NODE_DOWN);
     assert_int_equal(rd_flush(c, 2, T_LOG_OFF, 64, RD_SIGNALED), CAIRN_E_NODE_DOWN);
@@ -298,7 +298,7 @@ static void *run_writer(void *arg)
     struct t_side peer;
     t_open(&peer, 1, 8);
     struct rd_conn *c = t_connect_up(peer.ep, w->address);
-    uint64_t *value = rd_ep_memory(peer.ep);
+    uint64_t *value = t_log_memory(peer.ep);
     for (uint64_t i = 1;; i++) {
         struct rd_event event;
         *value = i;
@@ -407,8 +407,8 @@ static void no_file__other_process__accept_refuses_same_process__works(void **st
     t_pool_open(&pool);
     struct t_child child = t_spawn(run_refused_peer, &arg);
     t_open(&node, 2, 8);
-    const struct rd_memory extent = {pool.base + T_EXTENT_OFF, T_EXTENT_OFF, T_EXTENT_SIZE, -1};
-    const struct rd_memory ring = {pool.base + T_RING_OFF, T_RING_OFF, T_RING_SIZE, -1};
+    const struct rd_memory extent = t_memory(&pool, T_EXTENT_OFF, T_EXTENT_SIZE, -1);
+    const struct rd_memory ring = t_memory(&pool, T_RING_OFF, T_RING_SIZE, -1);
     T_CHECK(rd_region_new(node.ep, &extent, RD_ACCESS_READ | RD_ACCESS_ATOMIC, &node.extent) == 0);
     T_CHECK(rd_region_new(node.ep, &ring, RD_ACCESS_READ | RD_ACCESS_WRITE, &node.ring) == 0);
     T_CHECK(rd_listen(node.ep, address) == 0);
@@ -423,10 +423,10 @@ static void no_file__other_process__accept_refuses_same_process__works(void **st
 
     t_open(&peer, 1, 8);
     struct rd_conn *c = t_pair(&node, &peer, address, NULL);
-    uint8_t *arena = rd_ep_memory(peer.ep);
-    memset(arena, 0x77, 64);
-    assert_int_equal(rd_write(c, 1, T_LOG_OFF, arena, 64, 0), 0);
-    assert_memory_equal(pool.base + T_LOG_OFF, arena, 64);
+    uint8_t *log = t_log_memory(peer.ep);
+    memset(log, 0x77, 64);
+    assert_int_equal(rd_write(c, 1, T_LOG_OFF, log, 64, 0), 0);
+    assert_memory_equal(pool.base + T_LOG_OFF, log, 64);
     assert_int_equal(rd_ring_revoke(node.ring, &busy), 0);
     assert_true(busy);
     t_close(&peer);
@@ -450,8 +450,9 @@ static void region_new__ring__leaves_the_fence_word(void **state)
     struct rd_counters counters;
     rd_ep_counters(node.ep, &counters);
     assert_int_equal(counters.registrations, 2);
-    const struct rd_memory endless = {pool.base, 8, UINT64_MAX - 8, pool.fd};
-    const struct rd_memory closed = {pool.base, 0, 4096, 987654};
+    const struct rd_memory endless = {
+        .base = pool.base, .pool_off = 8, .size = UINT64_MAX - 8, .fd = pool.fd};
+    const struct rd_memory closed = {.base = pool.base, .size = 4096, .fd = 987654};
     struct rd_region *region = NULL;
     assert_int_equal(rd_region_new(node.ep, &endless, RD_ACCESS_READ, &region), CAIRN_E_FABRIC);
     assert_int_equal(rd_region_new(node.ep, &closed, RD_ACCESS_READ, &region), -EBADF);

@@ -314,10 +314,11 @@ static void fill_answer(struct frame *frame, struct answer *a)
     a->accept.file_count = le32_make(1);
     a->region[0] = (struct rd_emu_region_wire){.pool_off = le64_make(T_EXTENT_OFF),
         .size = le64_make(T_EXTENT_SIZE),
-        .access = le32_make(RD_ACCESS_READ)};
+        .access = le16_make(RD_ACCESS_READ)};
     a->region[1] = (struct rd_emu_region_wire){.pool_off = le64_make(T_RING_OFF),
         .size = le64_make(T_RING_SIZE),
-        .access = le32_make(RD_ACCESS_WRITE),
+        .access = le16_make(RD_ACCESS_WRITE),
+        .durability = le16_make(RD_DURABILITY_APM),
         .ring = le16_make(1)};
 }
 
@@ -334,15 +335,18 @@ static void break_answer(struct answer *a, int how)
     case 7: a->region[0].size = le64_make(UINT64_MAX); break;
     case 8: a->region[0].pool_off = le64_make(UINT64_MAX - 7); break;
     case 9: a->region[0].pool_off = le64_make(T_POOL_SIZE - 8); break;
-    case 10: a->region[0].access = le32_make(8); break;
-    case 11: a->region[0].access = le32_make(0); break;
+    case 10: a->region[0].access = le16_make(8); break;
+    case 11: a->region[0].access = le16_make(0); break;
     case 12: a->region[0].file = le16_make(1); break;
     case 13: a->region[0].size = le64_make(T_RING_OFF + 8 - T_EXTENT_OFF); break; /* overlap */
     case 14: a->region[0] = a->region[1]; break;
-    case 15: a->region[1].access = le32_make(RD_ACCESS_READ); break;
+    case 15: a->region[1].access = le16_make(RD_ACCESS_READ); break;
     case 16: a->region[1].size = le64_make(RD_RING_HEADER_SIZE); break;
     case 17: a->region[1].ring = le16_make(2); break;
     case 18: a->region[0].pool_off = le64_make(T_EXTENT_OFF + 4); break;
+    case 19: a->region[1].durability = le16_make(RD_DURABILITY_EADR + 1); break;
+    case 20: a->region[1].durability = le16_make(0); break;
+    case 21: a->region[0].durability = le16_make(RD_DURABILITY_EMULATED); break;
     }
 }
 
@@ -355,7 +359,7 @@ static void accept__hostile_node__down_and_nothing_left(void **state)
     rd_live_get(&before);
     before.descriptors += 2; /* the peer's watcher comes with the first connect */
     before.threads += 1;
-    for (int how = 0; how <= 18; how++) {
+    for (int how = 0; how <= 21; how++) {
         fill_answer(&frame, &a);
         break_answer(&a, how);
         memcpy(frame.payload, &a, sizeof(a));

@@ -18,7 +18,7 @@ static void fabric_open__unknown_name__config_error_names_the_known(void **state
 {
     (void)state;
     struct rd_fabric *fabric = NULL;
-    assert_int_equal(rd_fabric_open("carrier-pigeon", &fabric), CAIRN_E_CONFIG);
+    assert_int_equal(rd_fabric_open("carrier-pigeon", NULL, &fabric), CAIRN_E_CONFIG);
     assert_null(fabric);
     assert_non_null(strstr(cairn_last_error(), "carrier-pigeon"));
     assert_non_null(strstr(cairn_last_error(), "emu"));
@@ -29,7 +29,7 @@ static void fabric_open__emu__counts_and_goes(void **state)
     (void)state;
     struct rd_fabric *fabric = NULL;
     struct rd_live live;
-    assert_int_equal(rd_fabric_open("emu", &fabric), 0);
+    assert_int_equal(rd_fabric_open("emu", NULL, &fabric), 0);
     assert_string_equal(fabric->ops->name, "emu");
     rd_live_get(&live);
     assert_int_equal(live.fabrics, 1);
@@ -56,6 +56,12 @@ static void live__each_kind_alone__is_not_zero(void **state)
             [RD_LIVE_LISTENER] = live.listeners,
             [RD_LIVE_DESCRIPTOR] = live.descriptors,
             [RD_LIVE_THREAD] = live.threads,
+            [RD_LIVE_DEVICE] = live.devices,
+            [RD_LIVE_PROTECTION_DOMAIN] = live.protection_domains,
+            [RD_LIVE_MEMORY_REGION] = live.memory_regions,
+            [RD_LIVE_QUEUE_PAIR] = live.queue_pairs,
+            [RD_LIVE_COMPLETION_QUEUE] = live.completion_queues,
+            [RD_LIVE_CM_ID] = live.cm_ids,
         };
         assert_int_equal(counts[kind], 1);
         rd_live_change((enum rd_live_kind)kind, -1);

@@ -16,6 +16,7 @@
 
 #include "rdma/rd.h"
 #include "rdma/rd_wire.h"
+#include "tests/support/ts_record.h"
 #include "tests/support/ts_filled.h"
 #include "tests/support/ts_pool.h"
 
@@ -68,13 +69,13 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof(*f));
     struct rd_ep_config ep = {.env = &filled->env, .connections_max = 64, .outstanding_max = 64,
-        .memory_size = 65536, .name = "attack"};
+        .memory_size = 65536 + 64, .log_memory_size = 65536, .name = "attack"};
 
     (void)alarm(HANG_S);
     ts_filled_restore(filled);
     assert_int_equal(ts_filled_open(filled, &f->pool, &f->node), 0);
     assert_int_equal(rd_ep_open(filled->fabric, &ep, &f->ep), 0);
-    f->memory = rd_ep_memory(f->ep);
+    f->memory = (uint8_t *)rd_ep_memory(f->ep) + 64; /* that for rings */
     *state = f;
     return 0;
 }
@@ -601,7 +602,7 @@ static uint32_t adapt(struct fixture *f, struct client *c, uint64_t *seed, uint8
         if (take && i < le16_get(head.lock_count) && !pm_word_is_locked(word, f->pool->tag))
             (void)!rd_cas(c->conn, 9, off, word,
                 pm_word_make_locked(f->pool->tag, le16_get(c->welcome.slot), pm_word_version(word)),
-                (uint64_t *)(void *)(f->memory + 60000), 0);
+                rd_ep_memory(f->ep), 0);
     }
     return size;
 }
@@ -609,8 +610,7 @@ static uint32_t adapt(struct fixture *f, struct client *c, uint64_t *seed, uint8
 static void mend(struct client *c, uint8_t *buf, uint32_t size)
 {
     struct pm_place place = place_of(c);
-    struct le32 crc = le32_make(pm_record_crc(buf, size, &place));
-    memcpy(buf + offsetof(struct pm_record_pm, crc), &crc, sizeof(crc));
+    ts_record_mend(buf, size, &place);
 }
 
 /* Change some fields. The size field decides how much of it is under the crc. */

@@ -79,6 +79,7 @@ static uint64_t put_record(struct fixture *f)
     memset(txid.coordinator.b, 0xbb, 16);
     pm_record_begin(&w, buf, sizeof(buf));
     pm_record_add_participant(&w, pool->super.node, 0, 0, SLOT, EPOCH, 1);
+    pm_record_add_participant(&w, (uint16_t)(pool->super.node + 1), 1, 0, SLOT, 1, 1);
     uint32_t size = pm_record_end(&w, PM_RECORD_TX, &txid, 1, 1, &place);
     uint64_t at = pm_slot_log_at(pool, SLOT, f->log_off);
     pm_copy(&pool->pm, at, buf, size);

@@ -25,6 +25,8 @@
 #define NODES 2u
 #define LIMIT_NS UINT64_C(30000000000)
 #define MARK_OFF 24u
+#define OBJECT_MEMORY 4096u
+#define RING_MEMORY 65536u
 
 struct fixture {
     char dir[64];
@@ -32,7 +34,7 @@ struct fixture {
     struct rd_fabric *fabric;
     struct rec_node *node[NODES];
     struct rd_ep *ep; /* the coordinator's */
-    uint8_t *memory;
+    uint8_t *objects, *memory; /* of the client: for objects, and for rings */
 };
 
 /* A coordinator's connection to one node. */
@@ -88,7 +90,7 @@ static int setup(void **state)
     wall_skew_s = 0;
     (void)snprintf(f->dir, sizeof(f->dir), "/dev/shm/cairn-test-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
-    assert_int_equal(rd_fabric_open("emu", &f->fabric), 0);
+    assert_int_equal(rd_fabric_open("emu", NULL, &f->fabric), 0);
     (void)snprintf(c->path, sizeof(c->path), "%s/cluster.conf", f->dir);
     memset(c->cluster.b, 0x42, sizeof(c->cluster.b));
     (void)snprintf(c->fabric, sizeof(c->fabric), "emu");
@@ -117,11 +119,12 @@ static int setup(void **state)
         start_node(f, i);
     }
     struct rd_ep_config ep = {
-        .env = cn_env_system(), .connections_max = 16, .outstanding_max = 64, .memory_size = 65536,
-        .name = "test",
+        .env = cn_env_system(), .connections_max = 16, .outstanding_max = 64,
+        .memory_size = OBJECT_MEMORY + RING_MEMORY, .log_memory_size = RING_MEMORY, .name = "test",
     };
     assert_int_equal(rd_ep_open(f->fabric, &ep, &f->ep), 0);
-    f->memory = rd_ep_memory(f->ep);
+    f->objects = rd_ep_memory(f->ep);
+    f->memory = f->objects + OBJECT_MEMORY;
     *state = f;
     return 0;
 }
@@ -327,13 +330,12 @@ static bool all_quiet(struct fixture *f)
     return true;
 }
 
-static void record__marked__applied_and_position_published(void **state)
+static void record__of_one_participant__applied_without_a_mark(void **state)
 {
     struct fixture *f = *state;
     struct client c;
     connect_to(f, &c, 0, 1);
-    uint64_t at = log_record(f, &c, 1, 0, 1, 1);
-    mark_record(&c, at, 1);
+    (void)log_record(f, &c, 1, 0, 1, 1);
     UNTIL(f, stats_of(f, 0).applied == 1);
     turn(f);
     struct rd_position_wire *position = (void *)(f->memory + 8192);
@@ -343,6 +345,21 @@ static void record__marked__applied_and_position_published(void **state)
     turn(f);
     assert_int_equal(le64_get(position->seq), 1);
     assert_int_equal(le64_get(position->off), c.log_off);
+}
+
+static void record__of_all_participants__applied_when_marked(void **state)
+{
+    struct fixture *f = *state;
+    struct client c[NODES];
+    uint64_t at[NODES];
+    for (uint32_t i = 0; i < NODES; i++)
+        connect_to(f, &c[i], i, 1);
+    for (uint32_t i = 0; i < NODES; i++)
+        at[i] = log_record(f, c, NODES, i, 1, 1);
+    for (uint32_t i = 0; i < NODES; i++)
+        mark_record(&c[i], at[i], 1);
+    UNTIL(f, stats_of(f, 0).applied == 1 && stats_of(f, 1).applied == 1);
+    assert_int_equal(stats_of(f, 0).resolved_committed + stats_of(f, 1).resolved_committed, 0);
 }
 
 static void hello__wrong_cluster_node_or_version__distinct_refusals(void **state)
@@ -396,7 +413,7 @@ static uint64_t first_bucket(struct fixture *f, struct client *c, uint16_t shard
 {
     struct rd_table_wire ask = {.table = le16_make(1), .shard = le16_make(shard)};
     struct rd_table_reply_wire reply;
-    struct le64 *chunk = (void *)(f->memory + 12288);
+    struct le64 *chunk = (void *)f->objects;
     send_message(c, RD_MSG_TABLE, &ask, sizeof(ask));
     UNTIL(f, c->reply_type == RD_MSG_TABLE_REPLY);
     memcpy(&reply, c->reply, sizeof(reply));
@@ -409,7 +426,7 @@ static uint64_t first_bucket(struct fixture *f, struct client *c, uint16_t shard
 
 static uint64_t read_word(struct fixture *f, struct client *c, uint64_t off)
 {
-    struct le64 *word = (void *)(f->memory + 12288);
+    struct le64 *word = (void *)f->objects;
     assert_int_equal(rd_read(c->conn, 9, off, word, sizeof(*word), RD_SIGNALED), 0);
     turn(f);
     return le64_get(*word);
@@ -426,7 +443,7 @@ static void slots__in_doubt_for_long__its_words_are_freed_before_reuse(void **st
 {
     struct fixture *f = *state;
     struct client c[NODES], other[5], next;
-    uint64_t *old = (void *)(f->memory + 12288);
+    uint64_t *old = (void *)f->objects;
     for (uint32_t i = 0; i < NODES; i++)
         connect_to(f, &c[i], i, 1);
     uint64_t off = first_bucket(f, &c[0], 0), version = pm_word_version(read_word(f, &c[0], off));
@@ -472,8 +489,7 @@ static void record__lock_not_held_and_owner_gone__refused(void **state)
     assert_int_equal(rd_write(c.conn, 1, remote, f->memory, size, 0), 0);
     assert_int_equal(rd_flush(c.conn, 2, remote, size, RD_SIGNALED), 0);
     rd_conn_delete(c.conn);
-    UNTIL(f, stats_of(f, 0).resolved_committed == 1);
-    UNTIL(f, stats_of(f, 0).records_rejected == 1);
+    UNTIL(f, stats_of(f, 0).records_rejected == 1); /* committed: no other node is asked */
     connect_to(f, &tool, 0, 2);
     assert_int_equal(read_word(f, &tool, off), version);
 }
@@ -756,7 +772,8 @@ static void offline__records_in_doubt__resolved_and_clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(record__marked__applied_and_position_published),
+        CASE(record__of_one_participant__applied_without_a_mark),
+        CASE(record__of_all_participants__applied_when_marked),
         CASE(hello__wrong_cluster_node_or_version__distinct_refusals),
         CASE(hello__all_slots_taken__refused_until_one_is_closed),
         CASE(slots__owners_die__all_come_back),

@@ -105,6 +105,7 @@ static uint64_t put_record(struct fixture *f, uint64_t seq)
     memset(txid.coordinator.b, 0xbb, 16);
     pm_record_begin(&w, buf, sizeof(buf));
     pm_record_add_participant(&w, pool->super.node, 0, 0, SLOT, EPOCH, seq);
+    pm_record_add_participant(&w, (uint16_t)(pool->super.node + 1), 1, 0, SLOT, 1, seq);
     uint32_t size = pm_record_end(&w, PM_RECORD_TX, &txid, seq, 1, &place);
     pm_copy(&pool->pm, pm_slot_log_at(pool, SLOT, f->log_off), buf, size);
     f->log_off += size;

@@ -186,6 +186,142 @@ static void txn_parse_size__bad__refused_and_untouched(void **state)
     }
 }
 
+static struct txn_config *make_rpma(const char *first, const char *second)
+{
+    struct txn_config *config = make_good();
+
+    (void)snprintf(config->fabric, sizeof(config->fabric), "rpma");
+    config->node_count = 2;
+    (void)snprintf(config->node[0].address, sizeof(config->node[0].address), "%s", first);
+    (void)snprintf(config->node[1].address, sizeof(config->node[1].address), "%s", second);
+    return config;
+}
+
+static void txn_is_ip_address__forms__only_numeric_with_port(void **state)
+{
+    static const char *const good[] = {"10.0.0.1:7471", "0.0.0.0:1", "127.0.0.1:65534",
+        "[::1]:7471", "[fe80::1]:7471", "[fe80::1%rxe0]:7471"};
+    static const char *const bad[] = {"", ":", "10.0.0.1", "10.0.0.1:", ":7471", "10.0.0.1:0",
+        "10.0.0.1:65535", "10.0.0.1:123456", "10.0.0.1:74x", "10.0.0.1:-1", "10.0.1:7471",
+        "300.0.0.1:7471", "host:7471", "/run/n.sock", "::1:7471", "[::1]", "[::1:7471", "[]:7471",
+        "[10.0.0.1]:7471", "[::1]x:7471"};
+
+    (void)state;
+    for (size_t i = 0; i < CN_ARRAY_SIZE(good); i++)
+        if (!txn_is_ip_address(good[i]))
+            fail_msg("refused: \"%s\"", good[i]);
+    for (size_t i = 0; i < CN_ARRAY_SIZE(bad); i++)
+        if (txn_is_ip_address(bad[i]))
+            fail_msg("taken: \"%s\"", bad[i]);
+}
+
+static void txn_config_check__rpma_addresses__form_and_distance(void **state)
+{
+    (void)state;
+    assert_int_equal(txn_config_check(make_rpma("10.0.0.1:7471", "10.0.0.2:7471")), 0);
+    assert_int_equal(txn_config_check(make_rpma("10.0.0.1:7471", "10.0.0.1:7473")), 0);
+    assert_int_equal(txn_config_check(make_rpma("[::1]:7471", "127.0.0.1:7471")), 0);
+    assert_int_equal(txn_config_check(make_rpma("[fe80::1%a]:7471", "[fe80::1%b]:7471")), 0);
+    struct txn_config *config = make_rpma("10.0.0.1:7471", "10.0.0.2:7471");
+    (void)strcpy(config->node[1].pool, config->node[0].pool); /* every host has a /dev/dax0.0 */
+    assert_int_equal(txn_config_check(config), 0);
+    config = make_rpma("10.0.0.1:7471", "10.0.0.1:7473");
+    (void)strcpy(config->node[1].pool, config->node[0].pool);
+    expect_error(config, "is used by nodes[0] too");
+    expect_error(make_rpma("10.0.0.1:7471", "n2.sock"), "nodes[1].address: \"n2.sock\" is not");
+    expect_error(make_rpma("10.0.0.1:7471", "10.0.0.1:7472"), "must be at least 2 apart");
+    expect_error(make_rpma("10.0.0.1:7472", "10.0.0.1:7471"), "must be at least 2 apart");
+    expect_error(make_rpma("[::1]:7471", "[0:0::1]:7471"), "meets \"[::1]:7471\" of nodes[0]");
+    expect_error(make_rpma("10.0.0.1:7471", "10.0.0.1:7471"), "is used by nodes[0] too");
+}
+
+static void txn_config_check__persistence__none_but_emulated_on_emu(void **state)
+{
+    static const enum txn_persistence real[] = {
+        TXN_PERSISTENCE_APM, TXN_PERSISTENCE_GPSPM, TXN_PERSISTENCE_EADR};
+
+    (void)state;
+    for (size_t i = 0; i < CN_ARRAY_SIZE(real); i++) {
+        struct txn_config *config = make_good();
+        config->node[1].persistence = real[i];
+        expect_error(config, "nodes[1].persistence");
+        config = make_rpma("10.0.0.1:7471", "10.0.0.2:7471");
+        config->node[1].persistence = real[i];
+        assert_int_equal(txn_config_check(config), 0);
+    }
+    struct txn_config *config = make_good();
+    config->node[0].persistence = TXN_PERSISTENCE_EMULATED;
+    assert_int_equal(txn_config_check(config), 0);
+}
+
+static void txn_config_check__fabric_options__ranges(void **state)
+{
+    struct txn_config *config = make_good();
+
+    (void)state;
+    config->fabric_config.queue_pairs = 9;
+    expect_error(config, "fabric_options.queue_pairs");
+    config = make_good();
+    config->fabric_config.heartbeat_ms = 1;
+    expect_error(config, "fabric_options.heartbeat_ms");
+    config = make_good();
+    config->pace = (struct cn_pace)CN_PACE_DEFAULT;
+    config->pace.threshold = 1001;
+    expect_error(config, "completion.threshold");
+    config = make_good();
+    config->pace = (struct cn_pace)CN_PACE_DEFAULT;
+    config->pace.linger_us = 0;
+    expect_error(config, "completion.linger_us");
+    config = make_good();
+    config->pace = (struct cn_pace)CN_PACE_DEFAULT;
+    config->pace.spins = 1000001;
+    expect_error(config, "completion.spins");
+}
+
+static void txn_config_check__pace__decides_when_peers_ring(void **state)
+{
+    struct txn_config *config = make_good();
+
+    (void)state;
+    assert_int_equal(txn_config_check(config), 0);
+    assert_int_equal(config->pace.mode, CN_PACE_ADAPTIVE);
+    assert_int_equal(config->pace.threshold, 700);
+    assert_int_equal(config->fabric_config.linger_us, 1000);
+    config = make_good();
+    config->pace = (struct cn_pace)CN_PACE_DEFAULT;
+    config->pace.linger_us = 77;
+    assert_int_equal(txn_config_check(config), 0);
+    assert_int_equal(config->fabric_config.linger_us, 77);
+    config->pace.mode = CN_PACE_EVENT; /* its node sleeps at once: every record rings */
+    assert_int_equal(txn_config_check(config), 0);
+    assert_int_equal(config->fabric_config.linger_us, 1);
+}
+
+static void txn_config_open_fabric__name__opens_or_says_which_there_are(void **state)
+{
+    struct txn_config *config = make_good();
+    struct rd_fabric *fabric = NULL;
+
+    (void)state;
+    assert_int_equal(txn_config_check(config), 0);
+    assert_int_equal(txn_config_open_fabric(config, &fabric), 0);
+    assert_string_equal(fabric->ops->name, "emu");
+    rd_fabric_delete(fabric);
+    (void)snprintf(config->fabric, sizeof(config->fabric), "pigeon");
+    assert_int_equal(txn_config_open_fabric(config, &fabric), CAIRN_E_CONFIG);
+}
+
+static void txn_persistence__names_and_modes__agree(void **state)
+{
+    (void)state;
+    assert_int_equal(txn_persistence_durability(TXN_PERSISTENCE_AUTO), 0);
+    assert_string_equal(txn_persistence_name(TXN_PERSISTENCE_AUTO), "auto");
+    for (int i = TXN_PERSISTENCE_APM; i <= TXN_PERSISTENCE_EMULATED; i++)
+        assert_string_equal(txn_persistence_name((enum txn_persistence)i),
+            rd_durability_name(txn_persistence_durability((enum txn_persistence)i)));
+    assert_string_equal(txn_persistence_name((enum txn_persistence)99), "?");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +331,13 @@ int main(void)
         cmocka_unit_test(txn_config_shard__keys__spread_and_stable),
         cmocka_unit_test(txn_parse_size__good__value),
         cmocka_unit_test(txn_parse_size__bad__refused_and_untouched),
+        cmocka_unit_test(txn_is_ip_address__forms__only_numeric_with_port),
+        cmocka_unit_test(txn_config_check__rpma_addresses__form_and_distance),
+        cmocka_unit_test(txn_config_check__persistence__none_but_emulated_on_emu),
+        cmocka_unit_test(txn_config_check__fabric_options__ranges),
+        cmocka_unit_test(txn_config_check__pace__decides_when_peers_ring),
+        cmocka_unit_test(txn_config_open_fabric__name__opens_or_says_which_there_are),
+        cmocka_unit_test(txn_persistence__names_and_modes__agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,91 @@ static void txn_config_load__no_options__defaults(void **state)
     txn_config_free(&config);
 }
 
+static void txn_config_load__fabric_settings__all_fields(void **state)
+{
+    struct txn_config *config;
+
+    (void)state;
+    assert_int_equal(load("cluster = \"" UUID "\";\nfabric = \"rpma\";\n"
+                          "nodes = ( { id = 1; address = \"10.0.0.1:7471\";\n"
+                          "pool = \"/dev/dax0.0\"; persistence = \"apm\"; },\n"
+                          "{ id = 2; address = \"[fe80::2]:7471\"; pool = \"p\";\n"
+                          "size = \"1G\"; } );\n"
+                          TABLES "fabric_options = { device = \"rxe0\"; queue_pairs = 3;\n"
+                          "atomics = \"message\"; heartbeat_ms = 250; };\n"
+                          "completion = { mode = \"poll\"; threshold = 0.25; spins = 10;\n"
+                          "linger_us = 55; };\n",
+                         &config),
+        0);
+    assert_int_equal(config->node[0].persistence, TXN_PERSISTENCE_APM);
+    assert_int_equal(config->node[1].persistence, TXN_PERSISTENCE_AUTO);
+    assert_string_equal(config->node[0].address, "10.0.0.1:7471"); /* no path: left alone */
+    assert_string_equal(config->fabric_config.device, "rxe0");
+    assert_int_equal(config->fabric_config.queue_pairs, 3);
+    assert_true(config->fabric_config.message_atomics);
+    assert_int_equal(config->fabric_config.heartbeat_ms, 250);
+    assert_int_equal(config->fabric_config.linger_us, 55);
+    assert_int_equal(config->pace.mode, CN_PACE_POLL);
+    assert_int_equal(config->pace.threshold, 250);
+    assert_int_equal(config->pace.spins, 10);
+    assert_int_equal(config->pace.linger_us, 55);
+    txn_config_free(&config);
+    assert_int_equal(load(HEAD NODES TABLES "fabric_options = { atomics = \"nic\"; };\n"
+                                            "completion = { threshold = 1; spins = 0; };\n",
+                         &config),
+        0);
+    assert_false(config->fabric_config.message_atomics);
+    assert_int_equal(config->fabric_config.queue_pairs, 0); /* the fabric's own default */
+    assert_int_equal(config->fabric_config.heartbeat_ms, 0);
+    assert_string_equal(config->fabric_config.device, "");
+    assert_int_equal(config->pace.mode, CN_PACE_ADAPTIVE);
+    assert_int_equal(config->pace.threshold, 1000);
+    assert_int_equal(config->pace.spins, 0);
+    assert_int_equal(config->pace.linger_us, 1000);
+    txn_config_free(&config);
+}
+
+static void txn_config_load__fabric_settings_wrong__named(void **state)
+{
+#define OPTIONS(text) HEAD NODES TABLES "fabric_options = {\n" text " };\n"
+#define COMPLETION(text) HEAD NODES TABLES "completion = {\n" text " };\n"
+    (void)state;
+    refuse(HEAD NODES TABLES "fabric_options = 1;", 7, "fabric_options: must be a group");
+    refuse(OPTIONS("devise = \"a\";"), 8, "fabric_options.devise: no such setting; did you mean");
+    refuse(OPTIONS("device = \"\";"), 8, "fabric_options.device: is empty");
+    refuse(OPTIONS("device = 1;"), 8, "fabric_options.device: must be an RDMA device's name");
+    refuse(OPTIONS("queue_pairs = 9;"), 8,
+        "fabric_options.queue_pairs: must be a number from 1 to 8");
+    refuse(OPTIONS("queue_pairs = 0;"), 8, "fabric_options.queue_pairs");
+    refuse(OPTIONS("atomics = \"cpu\";"), 8,
+        "fabric_options.atomics: must be one of \"nic\", \"message\"");
+    refuse(OPTIONS("atomics = 1;"), 8, "fabric_options.atomics: must be one of");
+    refuse(OPTIONS("heartbeat_ms = 9;"), 8,
+        "fabric_options.heartbeat_ms: must be a number from 10");
+    refuse(HEAD NODES TABLES "completion = ();", 7, "completion: must be a group");
+    refuse(COMPLETION("modus = \"poll\";"), 8, "completion.modus: no such setting");
+    refuse(COMPLETION("mode = \"busy\";"), 8,
+        "completion.mode: must be one of \"adaptive\", \"poll\", \"event\"");
+    refuse(COMPLETION("threshold = 1.01;"), 8,
+        "completion.threshold: must be a number from 0 to 1");
+    refuse(COMPLETION("threshold = -0.1;"), 8, "completion.threshold");
+    refuse(COMPLETION("threshold = \"x\";"), 8, "completion.threshold");
+    refuse(COMPLETION("spins = -1;"), 8, "completion.spins: must be a number from 0 to 1000000");
+    refuse(COMPLETION("linger_us = 0;"), 8, "completion.linger_us: must be a number from 1");
+    refuse(HEAD "nodes = ( { id = 1; address = \"a\"; pool = \"p\"; size = \"1G\";\n"
+                "persistence = \"adr\"; } );\n" TABLES,
+        4, "nodes[0].persistence: must be one of \"auto\", \"apm\", \"gpspm\"");
+    refuse(HEAD "nodes = (\n{ id = 1; address = \"a\"; pool = \"p\"; size = \"1G\"; "
+                "persistence = \"apm\"; } );\n" TABLES,
+        4, "nodes[0].persistence: \"apm\" needs fabric \"rpma\"");
+    refuse("cluster = \"" UUID "\";\nfabric = \"rpma\";\n"
+           "nodes = ( { id = 1; address = \"10.0.0.1:7471\"; pool = \"p\"; size = \"1G\"; },\n"
+           "{ id = 2; address = \"10.0.0.1:7472\"; pool = \"q\"; size = \"1G\"; } );\n" TABLES,
+        4, "nodes[1].address: \"10.0.0.1:7472\" meets");
+#undef OPTIONS
+#undef COMPLETION
+}
+
 static void txn_config_load__unknown_names__did_you_mean(void **state)
 {
     (void)state;
@@ -226,6 +311,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(txn_config_load__good__all_fields),
         cmocka_unit_test(txn_config_load__no_options__defaults),
+        cmocka_unit_test(txn_config_load__fabric_settings__all_fields),
+        cmocka_unit_test(txn_config_load__fabric_settings_wrong__named),
         cmocka_unit_test(txn_config_load__unknown_names__did_you_mean),
         cmocka_unit_test(txn_config_load__wrong_types__say_what_is_allowed),
         cmocka_unit_test(txn_config_load__out_of_range__say_the_range),

@@ -147,6 +147,32 @@ static void commit__two_nodes__records_flushes_then_marks(void **state)
     assert_int_equal(fs.fake.step_count[CN_STEP_c_marked], 1);
 }
 
+/* One participant: a seal in place of the mark; the next record calls it done. */
+static void commit__one_node_twice__sealed_and_the_second_calls_the_first_done(void **state)
+{
+    enum cairn_outcome outcome;
+    struct pm_record first, second;
+    char key[16];
+
+    (void)state;
+    ts_fs_key(&fs, 1, 50, key);
+    (void)ts_fs_add(&fs, key, "value");
+    struct cairn_tx *tx = begin();
+    put(tx, ka, "new a");
+    assert_int_equal(commit(tx, &outcome), 0);
+    load(1, 0, &first);
+    assert_int_equal(first.done, 0);
+    uint64_t next = first.size;
+    tx = begin();
+    put(tx, key, "other");
+    assert_int_equal(commit(tx, &outcome), 0);
+    assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
+    load(1, next, &second);
+    assert_int_equal(second.seq, 2);
+    assert_int_equal(second.done, 1);
+    assert_int_equal(ts_fake_count(&fs.fake, TS_FAKE_MARK), 0);
+}
+
 static void commit__insert_move_delete__ops_and_blocks(void **state)
 {
     enum cairn_outcome outcome;
@@ -332,6 +358,48 @@ static void commit__many__wrap_with_pads_and_fit(void **state)
         apply(1, ia, ka, "v", i + 1, p->log_off);
     }
     assert_true(pads >= 1);
+}
+
+/* From half of the window on the position is read along with a record; what was read is taken with
+ * the next one, so that a node which keeps up is asked once per half window. */
+static void commit__node_keeps_up__position_read_once_per_half_window(void **state)
+{
+    const uint32_t commits = 32;
+    enum cairn_outcome outcome;
+    uint32_t reads = 0;
+
+    (void)state;
+    for (uint32_t i = 1; i <= commits; i++) {
+        struct cairn_tx *tx = begin();
+        put(tx, ka, "v");
+        assert_int_equal(commit(tx, &outcome), 0);
+        assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
+        apply(1, ia, ka, "v", fs.ctx->peer[0].seq, fs.ctx->peer[0].log_off);
+    }
+    for (uint32_t i = 0; i < fs.fake.post_count; i++)
+        reads += fs.fake.post[i].op == TS_FAKE_READ && fs.fake.post[i].remote == RING + 64;
+    assert_in_range(reads, 1, 2 * commits / fs.ctx->peer[0].window + 1);
+}
+
+/* One participant: no mark; the record is built and flushed as any other. */
+static void commit__one_node__no_mark(void **state)
+{
+    enum cairn_outcome outcome;
+    struct pm_record r;
+
+    (void)state;
+    struct cairn_tx *tx = begin();
+    put(tx, ka, "new a");
+    assert_int_equal(commit(tx, &outcome), 0);
+    assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
+    assert_int_equal(ts_fake_count(&fs.fake, TS_FAKE_FLUSH), 1);
+    assert_int_equal(ts_fake_count(&fs.fake, TS_FAKE_MARK), 0);
+    assert_int_equal(fs.fake.step_count[CN_STEP_c_flushed], 1);
+    assert_int_equal(fs.fake.step_count[CN_STEP_c_mark], 0);
+    load(1, 0, &r);
+    assert_int_equal(r.participant_count, 1);
+    assert_int_not_equal(
+        le64_get(r.head->mark), pm_word_value(fs.ctx->peer[0].nonce, 1, PM_WORD_MARK));
 }
 
 static void commit__position_stays__ring_full_and_nothing_logged(void **state)
@@ -526,12 +594,15 @@ int main(int argc, char **argv)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(commit__two_nodes__records_flushes_then_marks),
+        CASE(commit__one_node_twice__sealed_and_the_second_calls_the_first_done),
         CASE(commit__insert_move_delete__ops_and_blocks),
         CASE(commit__bucket_full__asks_room_before_locking),
         CASE(commit__held_bucket_and_remembered_keys__never_overfilled),
         CASE(commit__no_block__pool_full_before_any_lock),
         CASE(commit__grant_not_answered__timeout_then_works_again),
         CASE(commit__many__wrap_with_pads_and_fit),
+        CASE(commit__node_keeps_up__position_read_once_per_half_window),
+        CASE(commit__one_node__no_mark),
         CASE(commit__position_stays__ring_full_and_nothing_logged),
         CASE(commit__lost_at_lock__aborted_and_the_other_released),
         CASE(commit__lost_before_the_first_record__aborted),

@@ -23,6 +23,8 @@ struct fixture {
     struct txn_part part;
     struct pm_store *store;
     uint64_t log_off; /* of the next record */
+    bool alone;       /* records name this node only */
+    bool calls_done;  /* records call the one before done */
 };
 
 static int no_cas(void *arg, uint64_t off, uint64_t expected, uint64_t desired, uint64_t *ret_old)
@@ -88,8 +90,11 @@ static uint64_t put_record(struct fixture *f, uint64_t seq, enum pm_record_type 
     } else {
         struct pm_record_writer w;
         pm_record_begin(&w, buf, sizeof(buf));
+        w.done = f->calls_done ? seq - 1 : 0;
         pm_record_add_participant(
             &w, pool->super.node, 0, 0, SLOT, slot_of(f)->media.epoch, seq);
+        if (!f->alone)
+            pm_record_add_participant(&w, (uint16_t)(pool->super.node + 1), 1, 0, SLOT, 1, seq);
         size = pm_record_end(&w, type, &txid, seq, 1, &place);
         assert_int_not_equal(size, 0);
     }
@@ -134,6 +139,35 @@ static void poll__marked_record__is_applied_and_passed(void **state)
     assert_int_equal(slot_of(f)->media.position_seq, 1);
     assert_int_equal(slot_of(f)->media.position_off, f->log_off);
     assert_int_equal(slot_of(f)->unresolved, 0);
+}
+
+/* Nobody else can lack theirs: it is committed without a mark, once it is durable here. */
+static void poll__record_of_this_node_alone__applied_without_a_mark(void **state)
+{
+    struct fixture *f = *state;
+    f->alone = true;
+    put_record(f, 1, PM_RECORD_TX, false);
+    assert_true(txn_part_poll(&f->part, slot_of(f)) > 0);
+    assert_int_equal(state_of(f, 1), TXN_ENTRY_COMMITTED);
+    struct txn_entry *entry = txn_part_find(&f->part, slot_of(f), 1);
+    assert_false(entry->persisted);
+    assert_true(txn_part_apply(&f->part) > 0);
+    assert_true(entry->persisted); /* R11 */
+    assert_int_equal(slot_of(f)->media.position_seq, 1);
+    assert_int_equal(slot_of(f)->unresolved, 0);
+}
+
+static void scan__record_of_this_node_alone__committed_unless_it_has_a_tombstone(void **state)
+{
+    struct fixture *f = *state;
+    f->alone = true;
+    put_record(f, 1, PM_RECORD_TX, false);
+    put_record(f, 2, PM_RECORD_TX, false);
+    assert_int_equal(pm_slot_add_tombstone(&f->t->pool, &slot_of(f)->media, 2), 0);
+    assert_int_equal(txn_part_scan(&f->part, slot_of(f)), 0);
+    assert_int_equal(state_of(f, 1), TXN_ENTRY_COMMITTED);
+    assert_true(txn_part_find(&f->part, slot_of(f), 1)->persisted);
+    assert_int_equal(state_of(f, 2), TXN_ENTRY_ABORTED); /* R12 */
 }
 
 static void poll__mark_of_another_sequence__counts_as_none(void **state)
@@ -426,6 +460,74 @@ static void scan__marked_record_damaged__kept_without_a_tombstone(void **state)
     }
 }
 
+/* A record of this node alone has no mark. Its successor says that it was committed. */
+static void put_two_alone_and_damage_the_first(struct fixture *f, bool calls_done)
+{
+    struct pm_pool *pool = &f->t->pool;
+    f->alone = true;
+    f->calls_done = calls_done;
+    uint64_t first = put_record(f, 1, PM_RECORD_TX, true);
+    put_record(f, 2, PM_RECORD_TX, true);
+    uint64_t word = pm_slot_log_at(pool, SLOT, first) + 88;
+    pm_store64(&pool->pm, word, pm_load64(&pool->pm, word) ^ 4);
+    ts_pool_settle(f->t);
+}
+
+static void poll__damaged_record_with_a_successor__breaks_the_slot(void **state)
+{
+    struct fixture *f = *state;
+    put_two_alone_and_damage_the_first(f, true);
+    for (uint32_t i = 0; i < 10000 && !slot_of(f)->broken; i++)
+        (void)txn_part_poll(&f->part, slot_of(f));
+    assert_true(slot_of(f)->broken);
+    assert_non_null(strstr(slot_of(f)->broken_text, "CAIRN_E_CORRUPT_RECORD"));
+    assert_int_equal(slot_of(f)->seq_max, 0);
+}
+
+/* A record seen half, and not looked at again before it and the next one were whole. */
+static void poll__record_slow_to_come__is_not_taken_for_damaged(void **state)
+{
+    struct fixture *f = *state;
+    struct pm_pool *pool = &f->t->pool;
+    f->alone = f->calls_done = true;
+    uint64_t word = pm_slot_log_at(pool, SLOT, put_record(f, 1, PM_RECORD_TX, true)) + 88;
+    pm_store64(&pool->pm, word, pm_load64(&pool->pm, word) ^ 4);
+    for (uint32_t i = 0; i < 100000 && slot_of(f)->retry_count < 8; i++)
+        (void)txn_part_poll(&f->part, slot_of(f));
+    assert_true(slot_of(f)->retry_count >= 8 && !slot_of(f)->broken);
+    pm_store64(&pool->pm, word, pm_load64(&pool->pm, word) ^ 4);
+    put_record(f, 2, PM_RECORD_TX, true);
+    for (uint32_t i = 0; i < 1000000 && slot_of(f)->seq_max < 2 && !slot_of(f)->broken; i++)
+        (void)txn_part_poll(&f->part, slot_of(f));
+    assert_false(slot_of(f)->broken);
+    assert_int_equal(slot_of(f)->seq_max, 2);
+}
+
+static void scan__damaged_record_with_a_successor__kept_without_a_tombstone(void **state)
+{
+    struct fixture *f = *state;
+    put_two_alone_and_damage_the_first(f, true);
+    for (int restarts = 0; restarts < 3; restarts++) {
+        restart(f, 1, TS_CRASH_ALL_LOST);
+        assert_true(slot_of(f)->damaged);
+        assert_int_equal(slot_of(f)->media.closing_seq, 2);
+        assert_int_equal(slot_of(f)->media.position_seq, 0);
+        assert_int_equal(state_of(f, 1), TXN_ENTRY_REJECTED);
+        assert_false(pm_slot_has_tombstone(&f->t->pool, &slot_of(f)->media, 1));
+        assert_int_equal(state_of(f, 2), TXN_ENTRY_RELEASED);
+    }
+}
+
+/* The coordinator had not seen its flush complete: it may never have been whole. */
+static void scan__lost_record_not_called_done__is_a_gap(void **state)
+{
+    struct fixture *f = *state;
+    put_two_alone_and_damage_the_first(f, false);
+    restart(f, 1, TS_CRASH_ALL_LOST);
+    assert_false(slot_of(f)->damaged);
+    assert_true(pm_slot_has_tombstone(&f->t->pool, &slot_of(f)->media, 1));
+}
+
 /* One damaged copy of a header never takes the slot back: neither the position nor the closing. */
 static void store__either_copy_damaged__same_state_is_read(void **state)
 {
@@ -490,6 +592,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(poll__unmarked_record__stays_found),
         CASE(poll__marked_record__is_applied_and_passed),
+        CASE(poll__record_of_this_node_alone__applied_without_a_mark),
+        CASE(scan__record_of_this_node_alone__committed_unless_it_has_a_tombstone),
         CASE(poll__mark_of_another_sequence__counts_as_none),
         CASE(apply__second_marked_first__position_waits),
         CASE(abort__found_record__tombstone_then_passed),
@@ -503,6 +607,10 @@ int main(void)
         cmocka_unit_test(apply__crash_anywhere__applied_in_the_end),
         cmocka_unit_test(seal__crash_anywhere__fates_are_kept),
         CASE(scan__marked_record_damaged__kept_without_a_tombstone),
+        CASE(poll__damaged_record_with_a_successor__breaks_the_slot),
+        CASE(poll__record_slow_to_come__is_not_taken_for_damaged),
+        CASE(scan__damaged_record_with_a_successor__kept_without_a_tombstone),
+        CASE(scan__lost_record_not_called_done__is_a_gap),
         CASE(store__either_copy_damaged__same_state_is_read),
         CASE(poll__many_laps__all_applied),
     };

@@ -54,6 +54,7 @@ struct fixture {
     uint32_t count;
     uint32_t broken[RULES];
     bool watching;
+    bool alone; /* records name this node only */
 };
 
 static struct txn_part_slot *slot_of(struct fixture *f) { return &f->part.slot[SLOT]; }
@@ -228,6 +229,8 @@ static struct logged *put_record(struct fixture *f, uint64_t seq, uint64_t off, 
     memset(txid.coordinator.b, 0xaa, 16);
     pm_record_begin(&w, buf, sizeof(buf));
     pm_record_add_participant(&w, pool->super.node, 0, 0, SLOT, slot_of(f)->media.epoch, seq);
+    if (!f->alone)
+        pm_record_add_participant(&w, (uint16_t)(pool->super.node + 1), 1, 0, SLOT, 1, seq);
     if (off != 0) {
         l->base = pm_word_version(pm_load64(&pool->pm, off));
         pm_record_add_lock(&w, off, l->base);
@@ -315,10 +318,48 @@ static void expect_order(int mutant, void (*situation)(struct fixture *), enum r
     }
 }
 
+/* Its flush is under way, and it needs no mark. */
+static void apply_alone(struct fixture *f)
+{
+    f->alone = true;
+    put_record(f, 1, f->bucket, false);
+    poll_and_apply(f);
+    assert_int_equal(f->part.stats.applied, 1);
+}
+
 static void apply_unpersisted__noticed(void **state)
 {
     (void)state;
     expect_order(CN_MUTANT_n_apply_unpersisted, apply_two, RECORD_BEFORE_BODY);
+    expect_order(CN_MUTANT_n_apply_unpersisted, apply_alone, RECORD_BEFORE_BODY);
+}
+
+/* R3: no mark, and another participant may never get its record. Returns how often it was applied,
+ * while the node runs or at its start. */
+static uint64_t unmarked(int mutant, bool starts)
+{
+    struct fixture f;
+    begin(&f);
+    cn_mutant_active = mutant;
+    put_record(&f, 1, f.bucket, true);
+    if (starts)
+        restart(&f, TS_CRASH_ALL_KEPT);
+    else
+        poll_and_apply(&f);
+    cn_mutant_active = CN_MUTANT_none;
+    uint64_t applied = f.part.stats.applied;
+    f.watching = false;
+    end(&f);
+    return applied;
+}
+
+static void commit_unmarked__noticed(void **state)
+{
+    (void)state;
+    for (int starts = 0; starts < 2; starts++) {
+        assert_int_equal(unmarked(CN_MUTANT_none, starts != 0), 0);
+        assert_int_equal(unmarked(CN_MUTANT_n_commit_unmarked, starts != 0), 1);
+    }
 }
 
 static void no_body_fence__noticed(void **state)
@@ -460,6 +501,7 @@ int main(void)
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(apply_unpersisted__noticed),
+        cmocka_unit_test(commit_unmarked__noticed),
         cmocka_unit_test(no_body_fence__noticed),
         cmocka_unit_test(no_applied_fence__noticed),
         cmocka_unit_test(release_before_applied__noticed),

@@ -492,6 +492,7 @@ static void get__node_gone__node_down_and_recovers(void **state)
     (void)ts_fs_add(&fs, "a", "value");
     read_once("a", "value");
     ts_fake_down(&fs.fake, 1, CAIRN_E_FENCED);
+    fs.fake.now_ns += 2 * TXN_UNSEEN_NS; /* idle meanwhile */
     struct cn_uuid old = fs.ctx->session;
     read_once("a", "value"); /* noticed at begin: a new session */
     assert_false(cn_uuid_equal(&old, &fs.ctx->session));
