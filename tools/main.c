@@ -8,8 +8,8 @@
 #include "tools/tl.h"
 
 static const struct tl_command *const commands[] = {&cmd_init, &cmd_node, &cmd_recover,
-    &cmd_inspect, &cmd_resolve, &cmd_get, &cmd_put, &cmd_delete, &cmd_demo, &cmd_version,
-    &cmd_demo_worker};
+    &cmd_inspect, &cmd_doctor, &cmd_resolve, &cmd_get, &cmd_put, &cmd_delete, &cmd_demo,
+    &cmd_version, &cmd_demo_worker};
 
 static void print_usage(FILE *to)
 {

@@ -74,7 +74,7 @@ struct tl_progress *tl_progress_start(const char *what);
 void tl_progress_end(struct tl_progress *progress); /* NULL is allowed */
 
 /* ---- commands ---- */
-extern const struct tl_command cmd_init, cmd_node, cmd_recover, cmd_inspect, cmd_resolve, cmd_get,
-    cmd_put, cmd_delete, cmd_demo, cmd_version, cmd_demo_worker;
+extern const struct tl_command cmd_init, cmd_node, cmd_recover, cmd_inspect, cmd_doctor,
+    cmd_resolve, cmd_get, cmd_put, cmd_delete, cmd_demo, cmd_version, cmd_demo_worker;
 
 #endif
