@@ -4,13 +4,10 @@
  * that nothing acknowledged was lost. The seed gives the workload and the moments and victims of
  * the kills; how the processes interleave is up to the machine.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "tools/demo.h"
@@ -41,41 +38,13 @@ static uint64_t pool_size(const struct demo *d)
 
 static int make_folder(struct demo *d)
 {
-    const char *base = "/dev/shm";
     uint64_t needed = DEMO_NODES * pool_size(d) + d->seconds * LEDGER_PER_SECOND + SPACE_SPARE;
-    struct statvfs fs;
+    int rc = tl_folder_make("cairn-demo", needed, d->folder);
 
-    if (access(base, W_OK) != 0 || statvfs(base, &fs) != 0 ||
-        (uint64_t)fs.f_bavail * fs.f_frsize < needed)
-        base = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
-    if (statvfs(base, &fs) == 0 && (uint64_t)fs.f_bavail * fs.f_frsize < needed)
-        return cn_fail(-ENOSPC,
-            "neither /dev/shm nor %s has the %" PRIu64 " MiB that the demo needs; set TMPDIR, or "
-            "lower --accounts",
-            base, needed >> 20);
-    if (snprintf(d->folder, sizeof(d->folder), "%s/cairn-demo-XXXXXX", base) >=
-            (int)sizeof(d->folder) ||
-        strlen(base) > 70)
-        return cn_fail(-ENAMETOOLONG, "%s: is too long for sockets in it; set TMPDIR", base);
-    if (mkdtemp(d->folder) == NULL) {
-        int rc = -errno;
-        d->folder[0] = '\0';
-        return cn_fail(rc, "%s: cannot make a folder in it: %s", base, strerror(-rc));
-    }
+    if (rc == -ENOSPC)
+        return cn_fail_context(rc, "or lower --accounts: ");
     (void)snprintf(d->config, sizeof(d->config), "%s/cairn.conf", d->folder);
-    return 0;
-}
-
-static void remove_folder(const struct demo *d)
-{
-    DIR *dir = opendir(d->folder);
-    struct dirent *e;
-
-    while (dir != NULL && (e = readdir(dir)) != NULL)
-        (void)unlinkat(dirfd(dir), e->d_name, 0);
-    if (dir != NULL)
-        (void)closedir(dir);
-    (void)rmdir(d->folder);
+    return rc;
 }
 
 static int write_config(const struct demo *d)
@@ -105,11 +74,8 @@ static int write_config(const struct demo *d)
 
 static int prepare(struct demo *d)
 {
-    ssize_t size = readlink("/proc/self/exe", d->program, sizeof(d->program) - 1);
-    int rc = size > 0 ? 0 : cn_fail(-errno, "cannot find this program: %s", strerror(errno));
+    int rc = make_folder(d);
 
-    if (rc == 0)
-        rc = make_folder(d);
     if (rc == 0)
         rc = write_config(d);
     if (rc == 0)
@@ -191,7 +157,7 @@ static int kill_a_node(struct demo *d, uint64_t *random)
 
 static int kill_a_coordinator(struct demo *d, uint64_t *random)
 {
-    struct demo_child *child = &d->worker[sb_random(random) % d->processes];
+    struct tl_child *child = &d->worker[sb_random(random) % d->processes];
 
     demo_aim(d, child);
     demo_kill(d, child);
@@ -355,7 +321,7 @@ static int run(const struct tl_command *self, int argc, char **argv)
     if (d.folder[0] != '\0' && (d.keep || (!good && !demo_interrupted)))
         fprintf(stderr, "pools, ledgers and logs are kept in %s\n", d.folder);
     else if (d.folder[0] != '\0')
-        remove_folder(&d);
+        tl_folder_remove(d.folder);
     return good ? TL_OK : rc != 0 ? TL_USAGE : TL_BAD;
 }
 

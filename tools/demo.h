@@ -9,11 +9,8 @@
 #ifndef DEMO_H
 #define DEMO_H
 
-#include <limits.h>
-#include <sys/types.h>
-
 #include "tools/demo_check.h"
-#include "tools/tl.h"
+#include "tools/tl_proc.h"
 
 #define DEMO_NODES 3u
 #define DEMO_PROCESSES_MAX 8u
@@ -21,7 +18,7 @@
 #define DEMO_GENERATIONS_MAX 4u
 #define DEMO_WRITERS_MAX (DEMO_PROCESSES_MAX * DEMO_CONTEXTS_MAX * DEMO_GENERATIONS_MAX)
 #define DEMO_MAGIC UINT64_C(0x314f4d45444e4343)
-#define DEMO_PATH_MAX 512
+#define DEMO_PATH_MAX TL_PATH_MAX
 
 enum demo_phase { DEMO_LOAD = 0, DEMO_RUN = 1, DEMO_STOP = 2 };
 
@@ -47,14 +44,6 @@ static inline uint32_t demo_writer(
 CN_MUST_CHECK int demo_control_map(const char *folder, bool make, struct demo_control **ret);
 void demo_ledger_path(const char *folder, uint32_t writer, char path[DEMO_PATH_MAX]);
 
-struct demo_child {
-    pid_t pid; /* 0: none */
-    uint32_t id, generation;
-    int ready_fd; /* -1: none */
-    uint64_t started_ns;
-    char name[32];
-};
-
 struct demo_event_totals {
     uint64_t kills, recoveries, recovery_ns_max;
     uint64_t ring_records, leaked_locks, damages, unclean_pools;
@@ -64,9 +53,9 @@ struct demo {
     const struct tl_command *self;
     uint64_t seed, seconds, accounts, processes, contexts;
     bool json, keep, no_kills, terminal;
-    char folder[256], config[DEMO_PATH_MAX], program[PATH_MAX];
+    char folder[256], config[DEMO_PATH_MAX];
     struct demo_control *control;
-    struct demo_child node[DEMO_NODES], worker[DEMO_PROCESSES_MAX];
+    struct tl_child node[DEMO_NODES], worker[DEMO_PROCESSES_MAX];
     uint64_t begin_ns, run_ns, spoke_ns, run_end_ns;
     struct demo_event_totals totals;
     struct dc_result result;
@@ -79,17 +68,17 @@ CN_MUST_CHECK int demo_start_node(struct demo *d, uint32_t i);
 CN_MUST_CHECK int demo_start_worker(struct demo *d, uint32_t i);
 /* Wait for the node's line; `recovery`: count it as one. */
 CN_MUST_CHECK int demo_await_node(struct demo *d, uint32_t i, bool recovery);
-void demo_kill(struct demo *d, struct demo_child *child); /* SIGKILL, and reap */
+void demo_kill(struct demo *d, struct tl_child *child); /* SIGKILL, and reap */
 /* Any child that ended by itself is an error. */
 CN_MUST_CHECK int demo_check_children(struct demo *d);
 /* Wait for a clean end. Errors: CAIRN_E_TIMEOUT, CAIRN_E_STATE (it failed). */
-CN_MUST_CHECK int demo_await_end(struct demo *d, struct demo_child *child, uint32_t timeout_s);
+CN_MUST_CHECK int demo_await_end(struct demo *d, struct tl_child *child, uint32_t timeout_s);
 void demo_kill_all(struct demo *d); /* whoever is left; not counted */
 
 /* ---- demo_aim.c ---- */
 /* Wait, not long, until a context (of `only`, or of any process) stands in the middle of a commit.
  */
-void demo_aim(const struct demo *d, const struct demo_child *only);
+void demo_aim(const struct demo *d, const struct tl_child *only);
 
 /* ---- demo_say.c ---- */
 void demo_say(struct demo *d, const char *format, ...) CN_PRINTF(2, 3); /* a line of its own */

@@ -39,7 +39,7 @@ static bool stands_in_commit(struct target *target, uint32_t count)
 }
 
 static uint32_t open_targets(
-    const struct demo *d, const struct demo_child *only, struct target *target)
+    const struct demo *d, const struct tl_child *only, struct target *target)
 {
     uint32_t count = 0;
 
@@ -58,7 +58,7 @@ static uint32_t open_targets(
     return count;
 }
 
-void demo_aim(const struct demo *d, const struct demo_child *only)
+void demo_aim(const struct demo *d, const struct tl_child *only)
 {
     struct target target[DEMO_PROCESSES_MAX * DEMO_CONTEXTS_MAX];
     uint32_t count = open_targets(d, only, target);

@@ -75,6 +75,6 @@ void tl_progress_end(struct tl_progress *progress); /* NULL is allowed */
 
 /* ---- commands ---- */
 extern const struct tl_command cmd_init, cmd_node, cmd_recover, cmd_inspect, cmd_doctor,
-    cmd_resolve, cmd_get, cmd_put, cmd_delete, cmd_demo, cmd_version, cmd_demo_worker;
+    cmd_resolve, cmd_get, cmd_put, cmd_delete, cmd_demo, cmd_bench, cmd_version, cmd_demo_worker;
 
 #endif

@@ -39,7 +39,7 @@ void tl_json_print(json_t *object)
         (void)fputs("{\"error\": \"ENOMEM\"}\n", stdout);
         return;
     }
-    (void)json_dumpf(object, stdout, JSON_INDENT(2));
+    (void)json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     (void)fputc('\n', stdout);
     json_decref(object);
 }

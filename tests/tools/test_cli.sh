@@ -25,7 +25,7 @@ expect 0 'Usage: cairn COMMAND' --help
 expect 2 'no command "nonsense"' nonsense
 expect 0 'cairn 0.' version
 expect 0 '"layout_version": 1' version --json
-for command in init node recover inspect resolve get put delete demo version; do
+for command in init node recover inspect resolve get put delete demo bench version; do
     expect 0 'Example:' $command --help
     expect 0 'Exit: 0 good' $command --help
     expect 2 'no such option' $command --nonsense
