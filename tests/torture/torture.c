@@ -12,6 +12,8 @@
  *   - pools are sound: no damage, no lock left, rings empty.
  *
  * --plant runs a broken client and no nemesis: then the checker has to find the anomaly.
+ * --spare-clients: no coordinator is killed. Soft-iWARP needs that: a client that dies while it is
+ * connecting takes the kernel's listener along, and nobody can connect to that node any more.
  *
  * The nemesis's choices come from --seed; their timing is real, so a seed is not a replay.
  * Over which fabric and on which pools: --fabric and the environment (ts_fabric.h).
@@ -52,7 +54,7 @@ struct torture {
     uint64_t seed;
     uint32_t seconds, threads, pause_us;
     enum tt_plant plant;
-    bool keep, nemesis;
+    bool keep, nemesis, spare_clients;
     struct tt_end *end; /* shared */
     struct ts_check_report lists, bank;
     uint64_t node_kills, coordinator_kills, pauses, all_kills;
@@ -175,7 +177,7 @@ static void strike(struct torture *t)
     const uint32_t node = tt_random_below(&t->random, NODES);
     const uint32_t coordinator = NODES + tt_random_below(&t->random, COORDINATORS);
 
-    if (what < 25) {
+    if (what < 25 || (what < 50 && t->spare_clients)) {
         kill_actor(t, node);
     } else if (what < 50) {
         kill_actor(t, coordinator);
@@ -187,7 +189,7 @@ static void strike(struct torture *t)
         t->all_kills++;
         for (uint32_t i = 0; i < NODES; i++)
             kill_actor(t, i);
-        for (uint32_t i = 0; i < COORDINATORS && what >= 97; i++)
+        for (uint32_t i = 0; i < COORDINATORS && what >= 97 && !t->spare_clients; i++)
             kill_actor(t, NODES + i);
     }
 }
@@ -200,6 +202,8 @@ static void rage(struct torture *t)
     if (t->nemesis) {
         t->cluster.shared->node_faults = node_faults;
         t->cluster.shared->client_faults = client_faults;
+        if (t->spare_clients)
+            t->cluster.shared->client_faults.kill = 0;
     }
     while (tt_now_ns() < end) {
         revive(t, false);
@@ -422,7 +426,7 @@ static bool parse_options(struct torture *t, int argc, char **argv)
         {"seconds", required_argument, NULL, 't'}, {"threads", required_argument, NULL, 'j'},
         {"pause-us", required_argument, NULL, 'p'}, {"plant", required_argument, NULL, 'P'},
         {"fabric", required_argument, NULL, 'f'}, {"keep", no_argument, NULL, 'k'},
-        {"no-nemesis", no_argument, NULL, 'n'}, {0}};
+        {"no-nemesis", no_argument, NULL, 'n'}, {"spare-clients", no_argument, NULL, 'c'}, {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -432,6 +436,7 @@ static bool parse_options(struct torture *t, int argc, char **argv)
         case 'j': t->threads = (uint32_t)strtoul(optarg, NULL, 10); break;
         case 'p': t->pause_us = (uint32_t)strtoul(optarg, NULL, 10); break;
         case 'k': t->keep = true; break;
+        case 'c': t->spare_clients = true; break;
         case 'n': t->nemesis = false; break;
         case 'f':
             if (setenv("CAIRN_TEST_FABRIC", optarg, 1) != 0)
@@ -488,7 +493,8 @@ int main(int argc, char **argv)
     if (!parse_options(&t, argc, argv)) {
         (void)fprintf(stderr,
             "usage: torture [--seed N] [--seconds N] [--threads N] [--pause-us N] "
-            "[--fabric emu|rpma] [--keep] [--no-nemesis] [--plant write-skew|lost-update]\n");
+            "[--fabric emu|rpma] [--keep] [--no-nemesis] [--spare-clients] "
+            "[--plant write-skew|lost-update]\n");
         return 2;
     }
     t.random.state = cn_mix64(t.seed);
