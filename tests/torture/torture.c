@@ -12,8 +12,8 @@
  *   - pools are sound: no damage, no lock left, rings empty.
  *
  * --plant runs a broken client and no nemesis: then the checker has to find the anomaly.
- * --spare-clients: no coordinator is killed. Soft-iWARP needs that: a client that dies while it is
- * connecting takes the kernel's listener along, and nobody can connect to that node any more.
+ * --no-kills: pauses only. Soft-iWARP's kernel module needs that: who is killed while connecting
+ * takes the listener of the node along, and now and then the kernel.
  *
  * The nemesis's choices come from --seed; their timing is real, so a seed is not a replay.
  * Over which fabric and on which pools: --fabric and the environment (ts_fabric.h).
@@ -54,7 +54,7 @@ struct torture {
     uint64_t seed;
     uint32_t seconds, threads, pause_us;
     enum tt_plant plant;
-    bool keep, nemesis, spare_clients;
+    bool keep, nemesis, kills;
     struct tt_end *end; /* shared */
     struct ts_check_report lists, bank;
     uint64_t node_kills, coordinator_kills, pauses, all_kills;
@@ -177,7 +177,9 @@ static void strike(struct torture *t)
     const uint32_t node = tt_random_below(&t->random, NODES);
     const uint32_t coordinator = NODES + tt_random_below(&t->random, COORDINATORS);
 
-    if (what < 25 || (what < 50 && t->spare_clients)) {
+    if (!t->kills) {
+        pause_actor(t, what < 50 ? node : coordinator);
+    } else if (what < 25) {
         kill_actor(t, node);
     } else if (what < 50) {
         kill_actor(t, coordinator);
@@ -189,7 +191,7 @@ static void strike(struct torture *t)
         t->all_kills++;
         for (uint32_t i = 0; i < NODES; i++)
             kill_actor(t, i);
-        for (uint32_t i = 0; i < COORDINATORS && what >= 97 && !t->spare_clients; i++)
+        for (uint32_t i = 0; i < COORDINATORS && what >= 97; i++)
             kill_actor(t, NODES + i);
     }
 }
@@ -202,8 +204,10 @@ static void rage(struct torture *t)
     if (t->nemesis) {
         t->cluster.shared->node_faults = node_faults;
         t->cluster.shared->client_faults = client_faults;
-        if (t->spare_clients)
+        if (!t->kills) {
+            t->cluster.shared->node_faults.kill = t->cluster.shared->node_faults.rare_kill = 0;
             t->cluster.shared->client_faults.kill = 0;
+        }
     }
     while (tt_now_ns() < end) {
         revive(t, false);
@@ -426,7 +430,7 @@ static bool parse_options(struct torture *t, int argc, char **argv)
         {"seconds", required_argument, NULL, 't'}, {"threads", required_argument, NULL, 'j'},
         {"pause-us", required_argument, NULL, 'p'}, {"plant", required_argument, NULL, 'P'},
         {"fabric", required_argument, NULL, 'f'}, {"keep", no_argument, NULL, 'k'},
-        {"no-nemesis", no_argument, NULL, 'n'}, {"spare-clients", no_argument, NULL, 'c'}, {0}};
+        {"no-nemesis", no_argument, NULL, 'n'}, {"no-kills", no_argument, NULL, 'l'}, {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -436,7 +440,7 @@ static bool parse_options(struct torture *t, int argc, char **argv)
         case 'j': t->threads = (uint32_t)strtoul(optarg, NULL, 10); break;
         case 'p': t->pause_us = (uint32_t)strtoul(optarg, NULL, 10); break;
         case 'k': t->keep = true; break;
-        case 'c': t->spare_clients = true; break;
+        case 'l': t->kills = false; break;
         case 'n': t->nemesis = false; break;
         case 'f':
             if (setenv("CAIRN_TEST_FABRIC", optarg, 1) != 0)
@@ -486,14 +490,16 @@ static bool set_up(struct torture *t)
 
 int main(int argc, char **argv)
 {
-    static struct torture t = {.seconds = 60, .threads = 2, .pause_us = 2000, .nemesis = true};
+    static struct torture t = {.seconds = 60, .threads = 2, .pause_us = 2000, .nemesis = true,
+        .kills = true};
     enum ts_verdict verdict;
 
+    (void)signal(SIGPIPE, SIG_IGN); /* Soft-iWARP sends it, see rdma/README.md */
     t.seed = tt_now_ns();
     if (!parse_options(&t, argc, argv)) {
         (void)fprintf(stderr,
             "usage: torture [--seed N] [--seconds N] [--threads N] [--pause-us N] "
-            "[--fabric emu|rpma] [--keep] [--no-nemesis] [--spare-clients] "
+            "[--fabric emu|rpma] [--keep] [--no-nemesis] [--no-kills] "
             "[--plant write-skew|lost-update]\n");
         return 2;
     }
