@@ -284,11 +284,13 @@ void pm_chunks_unload(struct pm_chunks *c)
 
 int pm_store_open(struct pm_pool *pool, const struct pm_cas *cas, struct pm_store **ret)
 {
-    struct pm_store *s = calloc(1, sizeof(*s));
+    struct pm_store *s = malloc(sizeof(*s));
     int rc;
 
     if (s == NULL)
         return cn_fail(-ENOMEM, "no memory for the store");
+    /* The scratch is most of it, and written before it is read. */
+    memset(s, 0, offsetof(struct pm_store, scratch));
     s->pool = pool;
     s->pm = &pool->pm;
     s->cas = cas != NULL ? *cas : (struct pm_cas){0};

@@ -202,7 +202,7 @@ struct pm_store {
     uint64_t scrub_passes;
 
     struct pm_store_stats stats;
-    struct pm_apply_scratch scratch;
+    struct pm_apply_scratch scratch; /* last: not zeroed */
 };
 
 /* A word that no coordinator holds in this incarnation. */

@@ -69,6 +69,7 @@ struct rec_slot {
     struct rec_guest *guest;
     bool quarantined;    /* a peer process may still write into the ring's memory */
     bool stuck;          /* sealing failed: nothing is answered about it */
+    bool seal_again;     /* ... for want of memory: it is tried again */
     bool wait_pass;      /* reuse waits for scrub passes (its owner may have left locks) */
     uint64_t reuse_pass; /* ... until this many are done */
 };
@@ -129,6 +130,7 @@ struct rec_node {
     struct rec_purge purge;
 
     uint32_t background_budget, scrub_budget;
+    bool serve_damaged;
     uint64_t next_probe_ns, next_scrub_ns;
     uint64_t worked_ns;  /* last turn that did something */
     bool hears_late;     /* doorbells may stay away for a while (rd_fabric_config.linger_us) */
@@ -155,7 +157,8 @@ void rec_slot_hand_out(
     struct rec_node *node, struct rec_guest *guest, const struct rd_hello_wire *hello);
 /*
  * End the slot's epoch (R14). Idempotent. `clean`: the owner said that it holds no lock.
- * Errors: -ENOMEM, CAIRN_E_LIMIT: then the slot is stuck, and nothing may be decided about it.
+ * Errors: -ENOMEM, CAIRN_E_LIMIT: then the slot is stuck, and nothing may be decided about it. For
+ * want of memory it is tried again by rec_slot_turn().
  */
 CN_MUST_CHECK int rec_slot_fence(struct rec_node *node, uint16_t number, bool clean);
 /* Retire drained slots, probe quarantined ones, fence broken ones. Returns how many changed. */

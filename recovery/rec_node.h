@@ -27,6 +27,9 @@ struct rec_node_options {
     struct pm_pool
         *pool; /* open as owner (pm_pool_open) or a memory image (pm_attach). Owner: the node
                   takes it when rec_node_open() succeeds; a memory image stays the caller's. */
+    /* Serve although a committed record is damaged: its keys, whichever they are, keep the values
+     * from before it. False: the node does not start then. */
+    bool serve_damaged;
     uint32_t background_budget; /* units of growth per turn; 0 = default */
     uint32_t scrub_budget;      /* words scrubbed per turn; 0 = default */
 };
@@ -35,7 +38,8 @@ struct rec_node_options {
  * Recover and start to serve: check cluster and node id, raise the incarnation, cut off what
  * earlier incarnations' peers could still write, scan, replay, redo releases, lock again what is
  * unresolved, listen. Returns while in-doubt records may remain: they are resolved in the
- * background. Errors: CAIRN_E_WRONG_CLUSTER, _WRONG_NODE, _CORRUPT_*, _DURABILITY, -EADDRINUSE (two
+ * background. Errors: CAIRN_E_WRONG_CLUSTER, _WRONG_NODE, _CORRUPT_* (_RECORD: a committed
+ * record is damaged; see serve_damaged), _DURABILITY, -EADDRINUSE (two
  * nodes with one id), those of rd_ep_open() and rd_region_new(), -ENOMEM.
  */
 CN_MUST_CHECK int rec_node_open(const struct rec_node_options *options, struct rec_node **ret_node);

@@ -46,6 +46,17 @@ struct rec_offline_options {
  */
 CN_MUST_CHECK int rec_offline(const struct rec_offline_options *options, const char *const *paths,
     uint32_t count, struct rec_report_pool *reports);
+/*
+ * The same over pools that are open already as owner (dry run: read-only), or memory images
+ * (pm_attach()): they are neither closed nor noted clean elsewhere than in themselves. For the
+ * harness, which recovers many images: `look`, unless NULL, is called at the end while the stores
+ * are still open, and only when all is well (0 is returned) and it was no dry run. Then `count` is
+ * at most REC_OFFLINE_LOOK_MAX.
+ */
+#define REC_OFFLINE_LOOK_MAX 64u
+CN_MUST_CHECK int rec_offline_pools(const struct rec_offline_options *options,
+    struct pm_pool *const *pools, uint32_t count, struct rec_report_pool *reports,
+    void (*look)(void *arg, struct pm_store *const *stores), void *arg);
 
 /* ---- a read-only look (cairn inspect): changes no byte ---- */
 struct rec_look_record {

@@ -23,6 +23,7 @@ struct node {
     struct pm_pool *pool; /* until the node takes it */
     struct rec_node *node;
     uint64_t wait_s; /* for the process that had the pool last */
+    bool serve_damaged;
 };
 
 /* A signal handler reaches nothing else. */
@@ -113,6 +114,7 @@ static int open_node(struct node *n, uint64_t id)
             .fabric = n->fabric,
             .env = cn_env_system(),
             .pool = n->pool,
+            .serve_damaged = n->serve_damaged,
         };
         rc = rec_node_open(&options, &n->node);
         if (rc == 0)
@@ -194,6 +196,9 @@ static int run(const struct tl_command *self, int argc, char **argv)
             .number = &ready_fd,
             .min = 1,
             .max = 65535},
+        {.name = "serve-damaged",
+            .help = "serve although a committed record is damaged; its keys keep older values",
+            .flag = &n.serve_damaged},
         {.name = "quiet", .help = "log warnings and errors only", .flag = &quiet},
         {.name = "verbose", .help = "log everything", .flag = &verbose},
         {.name = NULL},

@@ -6,8 +6,8 @@
  *
  * Such a sequence gets no tombstone, for ABORTED would be a lie: its place stays REJECTED, the
  * position never passes it, its slot is not handed out again, and its keys stay locked while this
- * incarnation lasts (after a restart nobody knows them any more). The log, `cairn inspect` and
- * `cairn recover` say which record.
+ * incarnation lasts. After a restart nobody knows them any more: a node does not serve then unless
+ * it is told to (rec_start.c). The log, `cairn inspect` and `cairn recover` say which record.
  */
 #include <errno.h>
 

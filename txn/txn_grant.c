@@ -114,6 +114,11 @@ static int await_grant(
     struct cairn_ctx *ctx = peer->ctx;
     uint32_t idle = 0;
 
+    if (pm_class_size(class_) > UINT64_C(1) << peer->chunk_shift)
+        return cn_fail(CAIRN_E_TX_SIZE,
+            "node %u (%s): a value needs a block of %u bytes; its pool has chunks of %llu",
+            peer->node, peer->address, pm_class_size(class_),
+            (unsigned long long)(UINT64_C(1) << peer->chunk_shift));
     for (uint32_t tries = 0; peer->stock[class_] == TXN_NONE;) {
         if (peer->grant_id[class_] == 0) {
             int rc = ask_grant(peer, class_, wanted, deadline_ns);

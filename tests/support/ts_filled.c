@@ -35,6 +35,7 @@ int ts_filled_open(struct ts_filled *f, struct pm_pool **ret_pool, struct rec_no
         .node = 1,
         .fabric = f->fabric,
         .env = &f->env,
+        .serve_damaged = f->serve_damaged,
     };
     int rc = pm_pool_open(f->config.node[0].pool, PM_OPEN_OWNER, 1000, options.env, ret_pool);
 

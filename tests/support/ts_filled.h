@@ -24,6 +24,7 @@ struct ts_filled {
     uint64_t size;
     uint8_t *sample[TS_FILLED_SAMPLES_MAX]; /* records as they lie in the image's rings */
     uint32_t sample_size[TS_FILLED_SAMPLES_MAX], sample_count;
+    bool serve_damaged; /* of the nodes that are opened */
     char damage[256]; /* the first that the last fsck found */
     uint64_t victims; /* order-independent hash over the victims' keys and values */
 };

@@ -106,6 +106,11 @@ int lt_cairn(struct lt_cluster *c, ...)
 
 void lt_start(struct lt_cluster *c, uint32_t id)
 {
+    lt_start_with(c, id, NULL);
+}
+
+void lt_start_with(struct lt_cluster *c, uint32_t id, const char *option)
+{
     char log[128], name[16], number[16], fd[16], line[256];
     int ready[2];
     size_t used = 0;
@@ -117,7 +122,7 @@ void lt_start(struct lt_cluster *c, uint32_t id)
     (void)snprintf(fd, sizeof(fd), "%d", ready[1]);
     int out = open(lt_path(c, log, name), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     char *argv[] = {(char *)(uintptr_t)program(), "node", "--config", c->config, "--id", number,
-        "--ready-fd", fd, NULL};
+        "--ready-fd", fd, (char *)(uintptr_t)option, NULL};
     c->pid[id] = fork();
     if (c->pid[id] == 0) {
         (void)close(ready[0]);

@@ -38,6 +38,7 @@ struct lt_cluster *lt_new(uint32_t nodes, const char *size, const char *options)
 void lt_delete(struct lt_cluster **cluster);
 /* Start node `id` and wait until it serves. */
 void lt_start(struct lt_cluster *cluster, uint32_t id);
+void lt_start_with(struct lt_cluster *cluster, uint32_t id, const char *option);
 void lt_kill(struct lt_cluster *cluster, uint32_t id);
 /* SIGTERM; the node must end by itself with status 0. */
 void lt_stop(struct lt_cluster *cluster, uint32_t id);

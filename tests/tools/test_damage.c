@@ -225,7 +225,7 @@ static void record__flipped_bit_while_running__not_applied_and_reported(void **s
     close_scene(&s);
 }
 
-static void record__flipped_bit_then_restart__not_applied_and_reported(void **state)
+static void record__flipped_bit_then_restart__does_not_serve_unless_told_to(void **state)
 {
     (void)state;
     struct scene s;
@@ -235,11 +235,33 @@ static void record__flipped_bit_then_restart__not_applied_and_reported(void **st
     lt_kill(s.c, 1);
     s.file.at[at] ^= 0x04;
     LT_EXPECT(s.c, 1, "CAIRN_E_CORRUPT_RECORD", "inspect", s.pool);
-    lt_start(s.c, 1);
+    /* Nobody knows any more which key it wrote: no value may be given out. */
+    LT_EXPECT(s.c, 2, "the node does not serve", "node", "--config", s.c->config, "--id", "1");
+    LT_EXPECT(s.c, 2, "--serve-damaged", "node", "--config", s.c->config, "--id", "1");
+    lt_start_with(s.c, 1, "--serve-damaged");
     lt_open(s.c);
     expect_old_value(&s);
     lt_expect_value(s.c, "b", "B"); /* the next record is whole and marked */
     assert_true(lt_log_says(s.c, 1, "CAIRN_E_CORRUPT_RECORD", 1000));
+    close_scene(&s);
+}
+
+/* Refusing to serve gives nothing up. */
+static void record__mended_after_the_refusal__applied(void **state)
+{
+    (void)state;
+    struct scene s;
+
+    open_scene(&s);
+    uint64_t at = log_two(&s);
+    lt_kill(s.c, 1);
+    s.file.at[at] ^= 0x04;
+    LT_EXPECT(s.c, 2, "the node does not serve", "node", "--config", s.c->config, "--id", "1");
+    s.file.at[at] ^= 0x04;
+    lt_start(s.c, 1);
+    lt_open(s.c);
+    lt_expect_value(s.c, "marked", "the first value, in its record only");
+    lt_expect_value(s.c, "b", "B");
     close_scene(&s);
 }
 
@@ -288,7 +310,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(item__flipped_bit__reader_told_others_served),
         cmocka_unit_test(bucket__flipped_bit__reader_told_others_served),
         cmocka_unit_test(record__flipped_bit_while_running__not_applied_and_reported),
-        cmocka_unit_test(record__flipped_bit_then_restart__not_applied_and_reported),
+        cmocka_unit_test(record__flipped_bit_then_restart__does_not_serve_unless_told_to),
+        cmocka_unit_test(record__mended_after_the_refusal__applied),
         cmocka_unit_test(slot_header__flipped_bit__one_copy_heals_two_are_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

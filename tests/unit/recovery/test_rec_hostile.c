@@ -685,6 +685,7 @@ static void record__mutated__node_lives_and_others_keep_their_values(void **stat
 {
     struct fixture *f = *state;
     uint64_t seed = 4 + SEED;
+    int refused = 0;
 
     for (uint32_t round = 0; round < ROUNDS; round++) {
         struct client c;
@@ -703,10 +704,20 @@ static void record__mutated__node_lives_and_others_keep_their_values(void **stat
         assert_true(victims == filled->victims);
         if (round % 3 == 2)
             ts_filled_restore(filled);
-        assert_int_equal(ts_filled_open(filled, &f->pool, &f->node), 0);
+        /* A mark on a record that does not check is what a damaged committed record looks like, so
+         * the node does not start by itself; told to serve all the same, it does. */
+        int rc = ts_filled_open(filled, &f->pool, &f->node);
+        if (rc == CAIRN_E_CORRUPT_RECORD) {
+            refused++;
+            filled->serve_damaged = true;
+            rc = ts_filled_open(filled, &f->pool, &f->node);
+            filled->serve_damaged = false;
+        }
+        assert_int_equal(rc, 0);
         for (int k = 0; k < 20; k++)
             turn(f);
     }
+    assert_true(refused > 0);
 }
 
 /* Pads of every size, good and bad, at the end of a lap and elsewhere. */

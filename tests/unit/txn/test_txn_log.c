@@ -311,6 +311,32 @@ static void answer_no_grant(struct ts_fake *fake, struct ts_fake_conn *c,
         answer_all(fake, c, head, body);
 }
 
+/* A node with small chunks has no such block, and would never have one: nobody is asked. */
+static void commit__block_larger_than_a_chunk__too_large_before_any_lock(void **state)
+{
+    enum cairn_outcome outcome;
+    char key[16], value[5000];
+
+    (void)state;
+    memset(value, 'v', sizeof(value));
+    ts_fs_key(&fs, 1, 7, key);
+    struct cairn_tx *tx = begin();
+    put(tx, ka, "connects");
+    assert_int_equal(commit(tx, &outcome), 0);
+    fs.ctx->peer[0].chunk_shift = 12;
+    fs.fake.post_count = 0;
+    tx = begin();
+    int rc = cairn_put(tx, 1, key, strlen(key), value, sizeof(value));
+    if (rc == 0)
+        rc = commit(tx, &outcome);
+    else
+        cairn_abort(tx);
+    assert_int_equal(rc, CAIRN_E_TX_SIZE);
+    assert_non_null(strstr(cairn_last_error(), "chunks of 4096"));
+    assert_int_equal(0, ts_fake_count(&fs.fake, TS_FAKE_CAS));
+    assert_int_equal(0, ts_fake_count(&fs.fake, TS_FAKE_SEND));
+}
+
 /* A grant that is never answered costs its call the time-out, not the context its inserts. */
 static void commit__grant_not_answered__timeout_then_works_again(void **state)
 {
@@ -596,6 +622,7 @@ int main(int argc, char **argv)
         CASE(commit__two_nodes__records_flushes_then_marks),
         CASE(commit__one_node_twice__sealed_and_the_second_calls_the_first_done),
         CASE(commit__insert_move_delete__ops_and_blocks),
+        CASE(commit__block_larger_than_a_chunk__too_large_before_any_lock),
         CASE(commit__bucket_full__asks_room_before_locking),
         CASE(commit__held_bucket_and_remembered_keys__never_overfilled),
         CASE(commit__no_block__pool_full_before_any_lock),
