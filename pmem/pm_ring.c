@@ -9,6 +9,8 @@
  */
 #include "pmem/pm_slot.h"
 
+#include "include/internal/cn_mutant.h"
+
 /* Of struct rd_position_wire in a ring's header page: part of the wire format as well. */
 #define POSITION_OFF 64u
 
@@ -109,7 +111,7 @@ static bool is_wanted(const struct scan *s, const struct pm_record *record)
 int pm_slot_scan(const struct pm_pool *pool, const struct pm_slot *slot, const void *ring,
     pm_slot_found_fn found, void *arg)
 {
-    uint64_t seen[65536 / 64] = {0};
+    uint64_t seen[65536 / 64];
     struct scan s = {
         .pool = pool,
         .slot = slot,
@@ -120,10 +122,13 @@ int pm_slot_scan(const struct pm_pool *pool, const struct pm_slot *slot, const v
     uint64_t at = slot->position_off;
 
     CAIRN_ASSERT(pool->super.geometry.window <= 65536);
+    memset(seen, 0, cn_align_up(pool->super.geometry.window, 64) / 8);
     if (__builtin_add_overflow(at, pool->super.geometry.ring_size, &s.end))
         return cn_fail(CAIRN_E_CORRUPT_SLOT, "slot %u: its position is impossible", slot->number);
     while (at < s.end) {
         if (!record_at(&s, at, &record)) {
+            if (CN_MUTANT(p_hole_ends_scan))
+                break;
             at += PM_RECORD_ALIGN;
             continue;
         }

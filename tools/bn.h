@@ -8,55 +8,18 @@
  *   bn_rtt_ratio.c   its targets
  *   bn_rtt_report.c  its output
  *   bn_keys.c        the keys that it reads and writes, and where they lie
- *   bn_cluster.c     a cluster of its own, or a running one
- *   bn_address.c     where its nodes listen
  *   bn_raw.c         one-sided operations without transactions
  *   bn_histogram.c   latencies
+ *   bn_check.c       `bench check`: the checker of histories
  */
 #ifndef BN_H
 #define BN_H
 
 #include "rdma/rd.h"
 #include "tools/bn_histogram.h"
-#include "tools/tl_proc.h"
-#include "txn/txn_config.h"
+#include "tools/tl_cluster.h"
 
-#define BN_NODES_MAX 8u
-/* Nodes of its own poll on for so long after work came: rather longer than a round of samples takes
- * on a slow machine, so that what is measured is the path between peers that are awake. */
-#define BN_LINGER_US 10000u
-
-extern const struct tl_command bn_rtt;
-
-/* Set by SIGINT and SIGTERM once bn_catch_signals() was called. */
-extern volatile int bn_interrupted;
-void bn_catch_signals(void);
-
-/* ---- bn_cluster.c ---- */
-struct bn_cluster_options {
-    const char *fabric, *address, *persistence; /* of a cluster of its own; NULL: defaults */
-    const char *config;                         /* of a running one; NULL: make one */
-    uint32_t nodes;                             /* to make */
-    uint64_t linger_us;                         /* of its nodes; 0: BN_LINGER_US */
-};
-struct bn_cluster {
-    bool own; /* made and to be removed */
-    char folder[256], path[TL_PATH_MAX];
-    struct txn_config *config;
-    struct tl_child node[BN_NODES_MAX];
-};
-/* Errors: those of the fabric (CAIRN_E_NO_DEVICE), of making and starting, CAIRN_E_CONFIG. What was
- * begun is to be ended with bn_cluster_stop() in any case. */
-CN_MUST_CHECK int bn_cluster_start(
-    const struct bn_cluster_options *options, struct bn_cluster *cluster);
-/* A node that ended by itself. Errors: CAIRN_E_STATE, -EINTR. */
-CN_MUST_CHECK int bn_cluster_check(struct bn_cluster *cluster);
-void bn_cluster_stop(struct bn_cluster *cluster);
-
-/* ---- bn_address.c ---- */
-/* The IPv4 address of the only RDMA device's network device. Errors: CAIRN_E_NO_DEVICE,
- * CAIRN_E_CONFIG (several, or none with an address). `sysfs`: "/sys". */
-CN_MUST_CHECK int bn_find_address(const char *sysfs, char ret_address[64]);
+extern const struct tl_command bn_rtt, bn_check;
 
 /* ---- bn_raw.c ---- */
 struct bn_raw;
@@ -99,8 +62,8 @@ struct bn_key {
 };
 struct bn_keys {
     uint32_t table, nodes;
-    struct bn_key still[BN_NODES_MAX][BN_KEYS];   /* only read */
-    struct bn_key written[BN_NODES_MAX][BN_KEYS]; /* at.word is the first one */
+    struct bn_key still[TL_NODES_MAX][BN_KEYS];   /* only read */
+    struct bn_key written[TL_NODES_MAX][BN_KEYS]; /* at.word is the first one */
 };
 extern const char bn_value[BN_VALUE_SIZE];
 /* Make them, and read each: they are warm then. Keys that are there already and not a benchmark's

@@ -37,7 +37,7 @@ struct bn_raw {
     struct rd_ep *ep;
     uint32_t nodes, outstanding;
     int status; /* first failure since the last wait */
-    struct target target[BN_NODES_MAX];
+    struct target target[TL_NODES_MAX];
 };
 
 static uint64_t now_ns(void)

@@ -40,8 +40,8 @@ static uint64_t now_ns(void)
 static int get(struct rtt *r, struct cairn_tx *tx, const struct bn_key *const *keys,
     const bool *for_update, uint32_t count)
 {
-    struct cairn_read read[BN_NODES_MAX];
-    char value[BN_NODES_MAX][BN_VALUE_SIZE];
+    struct cairn_read read[TL_NODES_MAX];
+    char value[TL_NODES_MAX][BN_VALUE_SIZE];
 
     for (uint32_t i = 0; i < count; i++)
         read[i] = (struct cairn_read){.table = r->keys.table,
@@ -83,7 +83,7 @@ static int transact(struct rtt *r, const struct bn_key *const *keys, const bool 
 
 /* The keys of a commit in round k. Operations of one round take different ones. */
 static uint32_t choose_keys(const struct rtt *r, enum rtt_op op, uint32_t k,
-    const struct bn_key *keys[BN_NODES_MAX], bool for_update[BN_NODES_MAX])
+    const struct bn_key *keys[TL_NODES_MAX], bool for_update[TL_NODES_MAX])
 {
     uint32_t second = (k + BN_KEYS / 3) % BN_KEYS, third = (k + 2 * BN_KEYS / 3) % BN_KEYS;
 
@@ -132,8 +132,8 @@ static void add_counted(struct rtt_counted *to, const struct rd_counters *before
 
 static int commit_sample(struct rtt *r, enum rtt_op op, uint32_t k, bool record)
 {
-    const struct bn_key *keys[BN_NODES_MAX];
-    bool for_update[BN_NODES_MAX];
+    const struct bn_key *keys[TL_NODES_MAX];
+    bool for_update[TL_NODES_MAX];
     uint32_t count = choose_keys(r, op, k, keys, for_update);
     enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
     struct rd_counters before, after;
@@ -174,7 +174,7 @@ static int commit_sample(struct rtt *r, enum rtt_op op, uint32_t k, bool record)
 
 static int raw_sample(struct rtt *r, enum rtt_op op, uint32_t k, bool record)
 {
-    struct bn_word words[BN_NODES_MAX];
+    struct bn_word words[TL_NODES_MAX];
     const struct bn_word *word = &words[0];
     const struct bn_word *other = &r->keys.still[0][(k + 1) % BN_KEYS].at;
     int rc;
@@ -270,7 +270,7 @@ static int measure(struct rtt *r)
     while (rc == 0 && (r->samples != 0 ? r->rounds * (BURST - 1) < r->samples : now_ns() < end)) {
         rc = run_round(r, order, count, true);
         if (rc == 0 && r->rounds % CHECK_EVERY == 0)
-            rc = bn_cluster_check(&r->cluster);
+            rc = tl_cluster_check(&r->cluster);
     }
     r->took_ns = now_ns() - begin;
     return rc;
@@ -281,7 +281,7 @@ static int measure(struct rtt *r)
 static int open_all(struct rtt *r)
 {
     const struct txn_config_table *table;
-    int rc = bn_cluster_start(&r->options, &r->cluster);
+    int rc = tl_cluster_start(&r->options, &r->cluster);
 
     if (rc != 0)
         return rc;
@@ -353,7 +353,7 @@ static int parse(struct rtt *r, int argc, char **argv)
             .help = "rpma: where its nodes listen (default: the only RDMA device's IPv4 address)",
             .text = &r->options.address},
         {.name = "participants", .arg = "N", .help = "nodes that take part (default 2)",
-            .number = &r->nodes, .min = 1, .max = BN_NODES_MAX},
+            .number = &r->nodes, .min = 1, .max = TL_NODES_MAX},
         {.name = "samples", .arg = "N", .help = "of each operation (default: by time)",
             .number = &r->samples, .min = 10, .max = 100000000},
         {.name = "seconds", .arg = "S", .help = "how long to measure (default 5)",
@@ -398,11 +398,12 @@ static int run(const struct tl_command *self, int argc, char **argv)
         return tl_error(self, "no memory");
     r->self = self;
     r->options.fabric = "emu";
+    r->options.name = "bench";
     r->nodes = 2;
     r->seconds = 5;
     int rc = parse(r, argc, argv);
     if (rc == -1) {
-        bn_catch_signals();
+        tl_catch_signals();
         cn_env_system_log_level(r->verbose ? CN_LOG_DEBUG : CN_LOG_ERROR);
         int error = run_all(r);
         rc = TL_OK;
@@ -413,7 +414,7 @@ static int run(const struct tl_command *self, int argc, char **argv)
         if (rc == TL_OK && r->check && !rtt_is_good(r->op))
             rc = TL_BAD;
         close_all(r);
-        bn_cluster_stop(&r->cluster);
+        (void)tl_cluster_stop(&r->cluster, false);
     }
     free(r);
     return rc;

@@ -32,12 +32,12 @@ struct rtt_counted {
 struct rtt {
     const struct tl_command *self;
     /* options */
-    struct bn_cluster_options options;
+    struct tl_cluster_options options;
     const char *table_name, *only;
     uint64_t nodes, samples, seconds; /* samples 0: by time */
     bool json, check, verbose;
     /* what it runs on */
-    struct bn_cluster cluster;
+    struct tl_cluster cluster;
     struct cairn *cairn;
     struct cairn_ctx *ctx;
     struct bn_raw *raw;

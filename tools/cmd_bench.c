@@ -11,6 +11,7 @@ struct bench {
 
 static const struct bench benches[] = {
     {"rtt", &bn_rtt},
+    {"check", &bn_check},
 };
 
 static void print_usage(FILE *to)
@@ -47,7 +48,7 @@ static int run(const struct tl_command *self, int argc, char **argv)
 const struct tl_command cmd_bench = {
     .name = "bench",
     .args = "BENCHMARK [OPTION...]",
-    .summary = "Measure: `bench rtt`, commits beside raw operations.",
+    .summary = "Measure: `bench rtt`, `bench check`.",
     .example = "  cairn bench rtt --seconds 3\n",
     .run = run,
 };

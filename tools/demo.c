@@ -20,14 +20,6 @@
 #define LEDGER_PER_SECOND (UINT64_C(25) << 20) /* of all contexts together, about */
 #define SPACE_SPARE (UINT64_C(64) << 20)
 
-volatile int demo_interrupted;
-
-static void handle_interrupt(int signal_number)
-{
-    (void)signal_number;
-    demo_interrupted = 1;
-}
-
 /* ---- the folder ---- */
 
 static uint64_t pool_size(const struct demo *d)
@@ -299,7 +291,6 @@ static int run(const struct tl_command *self, int argc, char **argv)
         {.name = "json", .help = "end with one JSON object on stdout", .flag = &d.json},
         {.name = NULL},
     };
-    struct sigaction action = {.sa_handler = handle_interrupt};
     int first;
 
     cn_random(cn_env_system(), &d.seed, sizeof(d.seed));
@@ -310,15 +301,14 @@ static int run(const struct tl_command *self, int argc, char **argv)
     d.terminal = isatty(STDERR_FILENO) == 1;
     d.begin_ns = cn_now_ns(cn_env_system());
     cn_env_system_log_level(CN_LOG_ERROR);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    tl_catch_signals();
     rc = run_demo(&d);
     demo_kill_all(&d);
     demo_report(&d, rc);
     bool good = rc == 0 && demo_is_good(&d);
     if (d.control != NULL)
         (void)munmap(d.control, sizeof(*d.control));
-    if (d.folder[0] != '\0' && (d.keep || (!good && !demo_interrupted)))
+    if (d.folder[0] != '\0' && (d.keep || (!good && !tl_interrupted)))
         fprintf(stderr, "pools, ledgers and logs are kept in %s\n", d.folder);
     else if (d.folder[0] != '\0')
         tl_folder_remove(d.folder);

@@ -92,7 +92,4 @@ CN_MUST_CHECK int demo_verify(struct demo *d);
 /* After the clean stop of the nodes: rings, locks, fsck. */
 CN_MUST_CHECK int demo_verify_pools(struct demo *d);
 
-/* Set by SIGINT and SIGTERM. */
-extern volatile int demo_interrupted;
-
 #endif

@@ -72,7 +72,7 @@ int demo_check_children(struct demo *d)
         rc = tl_proc_check(&d->node[i], d->folder);
     for (uint32_t i = 0; i < d->processes && rc == 0; i++)
         rc = tl_proc_check(&d->worker[i], d->folder);
-    if (rc == 0 && demo_interrupted)
+    if (rc == 0 && tl_interrupted)
         rc = cn_fail(-EINTR, "interrupted");
     return rc;
 }

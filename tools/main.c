@@ -9,7 +9,7 @@
 
 static const struct tl_command *const commands[] = {&cmd_init, &cmd_node, &cmd_recover,
     &cmd_inspect, &cmd_doctor, &cmd_resolve, &cmd_get, &cmd_put, &cmd_delete, &cmd_demo,
-    &cmd_bench, &cmd_version, &cmd_demo_worker};
+    &cmd_bench, &cmd_crash, &cmd_version, &cmd_demo_worker};
 
 static void print_usage(FILE *to)
 {

@@ -66,6 +66,13 @@ void tl_print_bytes(const void *data, size_t size);
 /* Hex digits to bytes. False: malformed or too long. */
 bool tl_parse_hex(const char *text, uint8_t *ret, size_t size_max, size_t *ret_size);
 
+/* A number below `bound` from a seeded sequence; the next state stays in *state. */
+static inline uint32_t tl_draw(uint64_t *state, uint32_t bound)
+{
+    *state = cn_mix64(*state + UINT64_C(0x9e3779b97f4a7c15));
+    return (uint32_t)(((*state >> 32) * bound) >> 32);
+}
+
 /* ---- progress of something that may take long ---- */
 
 /* Speaks on stderr when `what` takes longer than 2 s. */
@@ -73,8 +80,13 @@ struct tl_progress;
 struct tl_progress *tl_progress_start(const char *what);
 void tl_progress_end(struct tl_progress *progress); /* NULL is allowed */
 
+/* Set by SIGINT and SIGTERM once tl_catch_signals() was called. */
+extern volatile int tl_interrupted;
+void tl_catch_signals(void);
+
 /* ---- commands ---- */
 extern const struct tl_command cmd_init, cmd_node, cmd_recover, cmd_inspect, cmd_doctor,
-    cmd_resolve, cmd_get, cmd_put, cmd_delete, cmd_demo, cmd_bench, cmd_version, cmd_demo_worker;
+    cmd_resolve, cmd_get, cmd_put, cmd_delete, cmd_demo, cmd_bench, cmd_crash, cmd_version,
+    cmd_demo_worker;
 
 #endif

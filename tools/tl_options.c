@@ -11,6 +11,28 @@
 
 #define OPTIONS_MAX 24
 
+#define HELP_LEFT 20
+#define HELP_WIDTH 100
+
+/* "  --name ARG           help", lines broken at spaces; a long name has a line of its own. */
+static void print_option(const char *left, const char *help)
+{
+    bool apart = strlen(left) > HELP_LEFT;
+
+    printf("  %-*s%s", HELP_LEFT, left, apart ? "\n" : " ");
+    for (bool again = apart;; again = true) {
+        size_t room = HELP_WIDTH - HELP_LEFT - 3, n = strlen(help);
+        if (n > room)
+            for (n = room; n > 1 && help[n] != ' ';)
+                n--;
+        printf("%*s%.*s\n", again ? HELP_LEFT + 3 : 0, "", (int)n, help);
+        help += n;
+        if (*help == '\0')
+            return;
+        help += *help == ' ';
+    }
+}
+
 static void print_help(const struct tl_command *self, const struct tl_option *options)
 {
     printf("Usage: cairn %s%s%s\n\n%s\n\nOptions:\n", self->name, self->args[0] == '\0' ? "" : " ",
@@ -21,9 +43,9 @@ static void print_help(const struct tl_command *self, const struct tl_option *op
             continue;
         (void)snprintf(left, sizeof(left), "--%s%s%s", o->name, o->arg == NULL ? "" : " ",
             o->arg == NULL ? "" : o->arg);
-        printf("  %-20s %s\n", left, o->help);
+        print_option(left, o->help);
     }
-    printf("  %-20s %s\n", "--help", "this text");
+    print_option("--help", "this text");
     printf("\nExample:\n%s\nExit: 0 good, 1 the answer is bad, 2 wrong usage or environment.\n",
         self->example);
 }

@@ -19,6 +19,10 @@
 #define READY_FD 3
 #define LAST_MAX 400 /* bytes of a log's last line that are repeated */
 #define BASE_SIZE_MAX 70u /* leaves room for socket names */
+#ifndef CAIRN_LIBEXEC_FROM_BIN /* how they are installed */
+#define CAIRN_LIBEXEC_FROM_BIN "../libexec/cairn"
+#define CAIRN_BIN_FROM_LIBEXEC "../../bin"
+#endif
 
 /* ---- the folder ---- */
 
@@ -95,16 +99,50 @@ CN_NORETURN static void become(
     _exit(TL_USAGE);
 }
 
+/* Errors: -errno. */
+static int find_self(char path[PATH_MAX])
+{
+    ssize_t size = readlink("/proc/self/exe", path, PATH_MAX - 1);
+
+    if (size <= 0)
+        return cn_fail(-errno, "cannot find this program: %s", strerror(errno));
+    path[size] = '\0';
+    return 0;
+}
+
+int tl_program_find(const char *name, char ret_path[TL_PATH_MAX])
+{
+    static const char *const places[] = {
+        "", CAIRN_LIBEXEC_FROM_BIN "/", CAIRN_BIN_FROM_LIBEXEC "/"};
+    char self[PATH_MAX];
+    int rc = find_self(self);
+
+    if (rc != 0)
+        return rc;
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < CN_ARRAY_SIZE(places); i++) {
+        int n = snprintf(ret_path, TL_PATH_MAX, "%s/%s%s", self, places[i], name);
+        if (n > 0 && n < TL_PATH_MAX && access(ret_path, X_OK) == 0)
+            return 0;
+    }
+    return cn_fail(-ENOENT,
+        "the program %s is neither in %s nor in %s/%s: build its target, or install it", name, self,
+        self, CAIRN_LIBEXEC_FROM_BIN);
+}
+
 int tl_proc_start(struct tl_child *child, const char *folder, char *const argv[], bool ready)
 {
     char log_path[TL_PATH_MAX], program[PATH_MAX];
     int fds[2] = {-1, -1};
     pid_t parent = getpid();
-    ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    int rc = 0;
 
-    if (size <= 0)
-        return cn_fail(-errno, "cannot find this program: %s", strerror(errno));
-    program[size] = '\0';
+    if (child->program != NULL)
+        (void)snprintf(program, sizeof(program), "%s", child->program);
+    else
+        rc = find_self(program);
+    if (rc != 0)
+        return rc;
     log_path_of(child, folder, log_path);
     if (ready && pipe2(fds, O_CLOEXEC) != 0)
         return cn_fail(-errno, "cannot make a pipe: %s", strerror(errno));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tl_proc.h: processes of this same program, started by a subcommand (`demo`, `bench`): they write
- * into a log in a folder, die with their starter (PR_SET_PDEATHSIG), however it ends, and a node
- * says when it serves.
+ * tl_proc.h: processes of Cairn's programs, started by a subcommand (`demo`, `bench`, `crash`):
+ * they write into a log in a folder, die with their starter (PR_SET_PDEATHSIG), however it ends,
+ * and a node says when it serves.
  */
 #ifndef TL_PROC_H
 #define TL_PROC_H
@@ -15,6 +15,7 @@
 
 struct tl_child {
     pid_t pid; /* 0: none */
+    const char *program;     /* NULL: this one */
     uint32_t id, generation; /* the starter's */
     int ready_fd;            /* -1: none */
     uint64_t started_ns;
@@ -27,8 +28,12 @@ CN_MUST_CHECK int tl_folder_make(const char *name, uint64_t needed, char ret_fol
 /* Remove it and the files in it. */
 void tl_folder_remove(const char *folder);
 
+/* Another program of Cairn: beside this one, or where they are installed (bin, libexec/cairn).
+ * Errors: -ENOENT, the text says where it was looked for. */
+CN_MUST_CHECK int tl_program_find(const char *name, char ret_path[TL_PATH_MAX]);
+
 /*
- * Start this program with `argv`; its output goes to FOLDER/<name with dashes>.log. With `ready` it
+ * Start a program with `argv`; its output goes to FOLDER/<name with dashes>.log. With `ready` it
  * gets the end of a pipe as descriptor 3. The child's id and name are the caller's. Errors: -errno.
  */
 CN_MUST_CHECK int tl_proc_start(

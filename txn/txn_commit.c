@@ -296,7 +296,10 @@ int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
     int error = tx->error;
     switch (state) {
     case TXN_STATE_COMMITTED: *ret_outcome = CAIRN_OUTCOME_COMMITTED; return 0;
-    case TXN_STATE_UNKNOWN: *ret_outcome = CAIRN_OUTCOME_UNKNOWN; return 0;
+    case TXN_STATE_UNKNOWN:
+        *ret_outcome =
+            CN_MUTANT(c_unknown_is_aborted) ? CAIRN_OUTCOME_ABORTED : CAIRN_OUTCOME_UNKNOWN;
+        return 0;
     default:
         *ret_outcome = CAIRN_OUTCOME_ABORTED;
         return error == 0 || error == CAIRN_E_CONFLICT ? 0 : cn_fail(error, "%s", tx->error_text);

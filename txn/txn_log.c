@@ -305,7 +305,7 @@ static int post_record(struct cairn_tx *tx, struct txn_peer *peer, struct txn_ba
             txn_block_spend(peer, k->block);
     }
     peer->rec.status = 0;
-    if (CN_MUTANT(c_flush_skipped))
+    if (CN_MUTANT(c_flush_skipped) || (CN_MUTANT(c_flush_first_only) && peer->at != 0))
         return 0;
     rc = txn_post_flush(peer, CN_MUTANT(c_ack_before_flush) ? &ctx->background : batch,
         &peer->rec.status, ring_at(peer, peer->rec.off), size);

@@ -120,7 +120,9 @@ static bool grow_copy(struct txn_entry *entry, uint32_t size)
 static bool mark_is_set(struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry)
 {
     uint64_t at = pm_slot_log_at(part->pool, slot->media.number, entry->record.log_off);
-    return pm_mark_is_set(&slot->media, entry->seq, pm_load64(&part->pool->pm, at + MARK_OFF));
+    uint64_t mark = pm_load64(&part->pool->pm, at + MARK_OFF);
+    return pm_mark_is_set(&slot->media, entry->seq, mark) ||
+        (CN_MUTANT(n_mark_unbound) && mark != 0);
 }
 
 static void break_slot(struct txn_part *part, struct txn_part_slot *slot, const char *what)

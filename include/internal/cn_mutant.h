@@ -15,6 +15,8 @@
     X(c_mark_before_flush, "R3: marks are posted before the flushes completed")                    \
     X(c_ack_before_flush, "R3: COMMITTED is returned before the flushes completed")                \
     X(c_flush_skipped, "section 4 step 3: no flush at all")                                        \
+    X(c_flush_first_only, "R3: only the record at the first node is flushed")                      \
+    X(c_unknown_is_aborted, "R1: ABORTED is returned although a record was posted")                \
     X(c_release_unacquired, "section 4 step 1: an abort releases locks it did not get")            \
     X(c_reuse_send_buffer, "R6: a record's buffer is written before its completion")               \
     X(c_merge_beliefs, "T13: two beliefs of one word are merged")                                  \
@@ -31,12 +33,14 @@
     X(n_no_redo_release, "R9: releases of applied records are not done again at start")            \
     X(n_publish_before_position, "R4: ring space is given back before the position is durable")    \
     X(n_commit_unmarked, "R3: an unmarked record that names other nodes too counts as committed")  \
+    X(n_mark_unbound, "R5: any value in its place counts as the mark of a record")                 \
     X(n_position_skips, "R10: the position passes what is not applied")                            \
     X(n_tombstone_volatile, "R8: locks go before the tombstone is durable")                        \
     X(n_records_before_tombstones, "R12: records are looked at before tombstones")                 \
     X(n_present_volatile, "R11: PRESENT from a record that is not durable")                        \
     X(n_present_without_txid, "R15: PRESENT without comparing the transaction id")                 \
     X(n_abort_without_fence, "section 6: ABORTED without a fence")                                 \
+    X(n_silence_aborts, "section 6: who does not answer counts as ABORTED")                        \
     X(n_no_fence, "R14: a fence that does not cut access")                                         \
     X(n_no_gap_tombstones, "R14: gaps below the closing sequence get no tombstone")                \
     X(n_no_start_revoke, "section 6: rings are scanned at start while peers can still write")      \
@@ -45,6 +49,7 @@
     X(n_reuse_without_scrub, "section 3: a slot is handed out again before a scrub pass")          \
     X(n_grants_at_fence, "T4: granted blocks go back at a fence, before its records are released") \
     X(p_flush_changed_only, "T5: what reads right already is not flushed")                         \
+    X(p_hole_ends_scan, "section 4: the scan of a ring ends at the first hole")                    \
     X(p_version_restarts, "I5: a block that is freed starts at version 0 again")                   \
     X(p_release_ahead, "a word is raised above the version of its object")                         \
     X(n_auto_apm, "section 5: a node that was told nothing says that its NIC bypasses caches")     \

@@ -10,18 +10,18 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tests/sim/sim_main.h"
+#include "tests/sim/sw_sweep.h"
 
 static void cluster_run__ddio_and_power_failures__loses_data(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 20, .faults = SIM_FAULTS_ALL, .mode = SIM_ADR_DDIO,
+    struct cr_setup setup = {.ops = 20, .faults = CR_FAULTS_ALL, .mode = SIM_ADR_DDIO,
         .durability = RD_DURABILITY_APM, .power_at_end = true};
-    struct sim_result r;
+    struct cr_result r;
     uint64_t seed;
 
     for (seed = 1; seed <= 2000; seed++) {
-        sim_cluster_run(&setup, seed, &r);
+        cr_cluster_run(&setup, seed, &r);
         if (r.failed && (strstr(r.failure, "lost:") != NULL || strstr(r.failure, "ledger") != NULL))
             break;
     }
@@ -34,12 +34,12 @@ static void cluster_run__ddio_and_power_failures__loses_data(void **state)
 static void cluster_run__ddio_and_gpspm__loses_nothing(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 20, .faults = SIM_FAULTS_ALL, .mode = SIM_ADR_DDIO,
+    struct cr_setup setup = {.ops = 20, .faults = CR_FAULTS_ALL, .mode = SIM_ADR_DDIO,
         .durability = RD_DURABILITY_GPSPM, .power_at_end = true};
-    struct sim_sweep sweep = {.first = 1, .count = 300, .seconds = 15};
+    struct sw_sweep sweep = {.first = 1, .count = 300, .seconds = 15};
 
-    assert_true(sim_sweep("sim-sim_control", &setup, &sweep));
-    sim_sweep_print(&sweep);
+    assert_true(sw_sweep("sim-sim_control", &setup, &sweep));
+    sw_sweep_print(&sweep);
     assert_true(sweep.counts.flushes_served > sweep.counts.committed / 2);
     assert_true(sweep.words_lost > 0);
 }
@@ -47,12 +47,12 @@ static void cluster_run__ddio_and_gpspm__loses_nothing(void **state)
 static void cluster_run__same_seed__same_run(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 15, .faults = SIM_FAULTS_ALL};
+    struct cr_setup setup = {.ops = 15, .faults = CR_FAULTS_ALL};
 
     for (uint64_t seed = 1; seed <= 60; seed++) {
-        struct sim_result a, b;
-        sim_cluster_run(&setup, seed, &a);
-        sim_cluster_run(&setup, seed, &b);
+        struct cr_result a, b;
+        cr_cluster_run(&setup, seed, &a);
+        cr_cluster_run(&setup, seed, &b);
         assert_int_equal(a.hash, b.hash);
         assert_int_equal(a.choices, b.choices);
         assert_int_equal(a.virtual_ns, b.virtual_ns);
@@ -60,14 +60,33 @@ static void cluster_run__same_seed__same_run(void **state)
     sim_fiber_trim();
 }
 
+/* With other runs in between, so that memory lies elsewhere: nothing depends on addresses. */
+static void cluster_run__failing_allocations__same_run(void **state)
+{
+    (void)state;
+    struct cr_setup setup = {.ops = 20, .faults = CR_FAULTS_KNOWN};
+    uint64_t hash[30];
+
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint64_t seed = 0; seed < CN_ARRAY_SIZE(hash); seed++) {
+            struct cr_result r;
+            cr_cluster_run(&setup, 1 + (seed * (round == 1 ? 7 : 1)) % CN_ARRAY_SIZE(hash), &r);
+            uint64_t *at = &hash[(seed * (round == 1 ? 7 : 1)) % CN_ARRAY_SIZE(hash)];
+            if (round == 0)
+                *at = r.hash;
+            assert_int_equal(*at, r.hash);
+        }
+    sim_fiber_trim();
+}
+
 static void cluster_run__two_seeds__two_runs(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 5};
-    struct sim_result a, b;
+    struct cr_setup setup = {.ops = 5};
+    struct cr_result a, b;
 
-    sim_cluster_run(&setup, 1, &a);
-    sim_cluster_run(&setup, 2, &b);
+    cr_cluster_run(&setup, 1, &a);
+    cr_cluster_run(&setup, 2, &b);
     assert_int_not_equal(a.hash, b.hash);
     sim_fiber_trim();
 }
@@ -75,20 +94,20 @@ static void cluster_run__two_seeds__two_runs(void **state)
 static void cluster_run__recorded_tape__same_choices(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 10, .faults = SIM_FAULTS_ALL, .record = true};
-    struct sim_result a, b;
+    struct cr_setup setup = {.ops = 10, .faults = CR_FAULTS_ALL, .record = true};
+    struct cr_result a, b;
 
-    sim_cluster_run(&setup, 11, &a);
+    cr_cluster_run(&setup, 11, &a);
     assert_true(a.tape_count > 100);
     assert_int_equal(a.choices, a.tape_count);
     setup.replay = a.tape;
     setup.replay_count = a.tape_count;
-    sim_cluster_run(&setup, 11, &b);
+    cr_cluster_run(&setup, 11, &b);
     assert_int_equal(a.hash, b.hash);
     /* A changed choice is another run. */
     a.tape[a.tape_count / 2].value ^= 1;
-    struct sim_result c;
-    sim_cluster_run(&setup, 11, &c);
+    struct cr_result c;
+    cr_cluster_run(&setup, 11, &c);
     assert_int_not_equal(a.hash, c.hash);
     sim_free(a.tape);
     sim_free(b.tape);
@@ -103,6 +122,7 @@ int main(void)
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cluster_run__same_seed__same_run),
+        cmocka_unit_test(cluster_run__failing_allocations__same_run),
         cmocka_unit_test(cluster_run__two_seeds__two_runs),
         cmocka_unit_test(cluster_run__recorded_tape__same_choices),
         cmocka_unit_test(cluster_run__ddio_and_power_failures__loses_data),

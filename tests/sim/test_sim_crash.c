@@ -10,16 +10,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tests/sim/sim_main.h"
+#include "tests/sim/sw_sweep.h"
 
 static void cluster_run__all_faults__promises_hold(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 20, .faults = SIM_FAULTS_ALL};
-    struct sim_sweep sweep = {.first = 1, .count = 1000000, .seconds = 40};
-    bool good = sim_sweep("sim-sim_crash", &setup, &sweep);
+    struct cr_setup setup = {.ops = 20, .faults = CR_FAULTS_ALL};
+    struct sw_sweep sweep = {.first = 1, .count = 1000000, .seconds = 40};
+    bool good = sw_sweep("sim-sim_crash", &setup, &sweep);
 
-    sim_sweep_print(&sweep);
+    sw_sweep_print(&sweep);
     assert_true(good);
 }
 

@@ -9,16 +9,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tests/sim/sim_main.h"
+#include "tests/sim/sw_sweep.h"
 
 static void cluster_run__no_faults__checks_hold(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.ops = 25};
-    struct sim_sweep sweep = {.first = 1, .count = 60, .seconds = 20};
+    struct cr_setup setup = {.ops = 25};
+    struct sw_sweep sweep = {.first = 1, .count = 60, .seconds = 20};
 
-    assert_true(sim_sweep("sim-sim_smoke", &setup, &sweep));
-    sim_sweep_print(&sweep);
+    assert_true(sw_sweep("sim-sim_smoke", &setup, &sweep));
+    sw_sweep_print(&sweep);
     assert_true(sweep.counts.committed > 100);
     /* A node's CPU may be later with a flush than a record may stay unmarked. */
     assert_true(sweep.counts.unknown <= 2);
@@ -29,7 +29,7 @@ static void cluster_run__no_faults__checks_hold(void **state)
 
 /* ---- round trips ---- */
 
-static uint64_t trips(struct sim_client *client)
+static uint64_t trips(struct cr_client *client)
 {
     struct cairn_stats stats;
 
@@ -39,7 +39,7 @@ static uint64_t trips(struct sim_client *client)
 
 enum shape { READ_ONE, READ_TWO, UPDATE, READ_AND_WRITE };
 
-static int try_shape(struct sim_client *client, enum shape shape)
+static int try_shape(struct cr_client *client, enum shape shape)
 {
     char buf[64];
     size_t size;
@@ -64,7 +64,7 @@ static int try_shape(struct sim_client *client, enum shape shape)
     return rc != 0 ? rc : outcome == CAIRN_OUTCOME_COMMITTED ? 0 : CAIRN_E_CONFLICT;
 }
 
-static void insist(struct sim_client *client, enum shape shape)
+static void insist(struct cr_client *client, enum shape shape)
 {
     for (int i = 0; i < 50 && try_shape(client, shape) != 0; i++)
         sim_sleep(&client->cluster->sim, client->cluster->sim.now + SIM_MS);
@@ -72,7 +72,7 @@ static void insist(struct sim_client *client, enum shape shape)
 
 static uint64_t measured[4];
 
-static void measure(struct sim_client *client)
+static void measure(struct cr_client *client)
 {
     struct sim *sim = &client->cluster->sim;
     struct cairn_tx *tx;
@@ -96,10 +96,10 @@ static void measure(struct sim_client *client)
 static void transactions__warm_no_conflict__round_trips_as_promised(void **state)
 {
     (void)state;
-    struct sim_setup setup = {.nodes = 2, .clients = 1, .plain = true, .body = measure};
-    struct sim_result r;
+    struct cr_setup setup = {.nodes = 2, .clients = 1, .plain = true, .body = measure};
+    struct cr_result r;
 
-    sim_cluster_run(&setup, 7, &r);
+    cr_cluster_run(&setup, 7, &r);
     if (r.failed)
         print_error("%s\n", r.failure);
     assert_false(r.failed);

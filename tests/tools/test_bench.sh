@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Goal: `cairn bench rtt` measures what it says: the round trips of each kind of commit are those of the design, a
 # cluster of its own leaves nothing behind, a running one is left as it was. Times are not judged: the machine is shared.
+# `cairn bench check` judges right and wrong histories.
 # test_bench.sh CAIRN
 set -euo pipefail
 cairn=$1
@@ -44,6 +45,10 @@ expect 2 'Usage: cairn bench BENCHMARK' bench
 expect 2 'no benchmark "nonsense"' bench nonsense
 expect 0 'rtt ' bench --help
 expect 0 'Example:' bench rtt --help
+expect 0 'verdict: true' bench check --transactions 20000 --rounds 1
+expect 0 '"transactions": 20000' bench check --transactions 20000 --rounds 1 --json
+expect 1 'verdict: false' bench check --transactions 20000 --rounds 1 --stale
+expect 2 'must be' bench check --per-key 0
 expect 2 'must be a number' bench rtt --samples many
 expect 2 'must be auto, apm' bench rtt --persistence magnetic
 expect 2 'not with --config' bench rtt --config x --address 10.0.0.1

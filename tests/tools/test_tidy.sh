@@ -38,6 +38,37 @@ fresh; echo '#include <infiniband/verbs.h>' >> pmem/pm_a.c; expect 'verbs'
 fresh; printf '%s\n#include <libpmemobj.h>\n' "$good" > rdma/rd_b.c; expect 'rdma may not include libpmem'
 fresh; printf '%s\n#include "recovery/rec_node.h"\n' "$good" > txn/txn_b.c; expect 'txn may not include recovery'
 fresh; printf '%s\n#include "tools/tl.h"\n' "$good" > recovery/rec_b.c; expect 'recovery may not include tools'
+# includes FILE WHAT: fresh, and that file includes that
+includes()
+{
+    fresh
+    mkdir -p "${1%/*}"
+    find tools -mindepth 2 -name '*.[ch]' -delete
+    printf '%s\n#include "%s"\n' "$good" "$2" > "$1"
+}
+crash=tools/crash
+while read -r from to; do
+    includes "$from" "$to"; expect "may not include $to"
+done << END
+tools/sim/sim_a.c $crash/cluster/cr_cluster.h
+tools/history/hs_a.c tools/sim/sim.h
+$crash/workload/cr_a.c $crash/cluster/cr_cluster.h
+$crash/cluster/cr_a.c $crash/tell/cr_report.h
+$crash/explore/cr_a.c $crash/faults/cr_stand.h
+$crash/faults/cr_a.c $crash/tell/cr_html.h
+$crash/tell/cr_a.c $crash/campaign/cr_jobs.h
+$crash/campaign/cr_a.c $crash/cr_args.h
+$crash/rig/cr_a.c $crash/cluster/cr_cluster.h
+$crash/rig/cr_rig_client.c $crash/tell/cr_report.h
+tools/a.c $crash/workload/cr_work.h
+END
+includes $crash/workload/cr_a.c txn/txn_ctx.h; expect 'what is not in the public header'
+for allowed in "$crash/cluster/cr_a.c $crash/workload/cr_work.h" "$crash/explore/cr_a.c $crash/tell/cr_report.h" \
+    "$crash/rig/cr_a.c $crash/tell/cr_report.h" "$crash/cr_a.c $crash/campaign/cr_jobs.h"; do
+    includes "${allowed% *}" "${allowed#* }"
+    "$tidy" "$dir" > /dev/null || { echo "$allowed is refused:"; "$tidy" "$dir"; exit 1; }
+done
+find tools -mindepth 2 -name '*.[ch]' -delete
 fresh; printf '%s\n' "$good" > pmem/other.c; expect 'does not begin with pm'
 for call in strcpy sprintf gets strtok rand alloca atoi 'time' clock_gettime; do
     fresh; echo "int b(void) { return $call(0); }" >> pmem/pm_a.c; expect 'banned call'

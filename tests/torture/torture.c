@@ -5,7 +5,7 @@
  * and restarts the dead; and the processes kill and stop themselves at named steps, that is, in
  * the middle of commit and recovery. At the end everything is healed, every token gets its
  * verdict, every key is read, and it is checked that
- *   - the lists are strictly serializable, and nothing acknowledged is lost (ts_check.h),
+ *   - the lists are strictly serializable, and nothing acknowledged is lost (hs_check.h),
  *   - every snapshot of the bank has the right total,
  *   - a token's transaction is there when COMMITTED and nowhere when ABORTED,
  *   - no process ended but by the nemesis, and all end when told,
@@ -19,7 +19,7 @@
  * Over which fabric and on which pools: --fabric and the environment (ts_fabric.h).
  * Exit: 0 all is well, 1 a violation, 2 inconclusive. The folder is kept unless all is well.
  */
-#include "tests/support/ts_check.h"
+#include "tools/history/hs_check.h"
 #include "tests/torture/tt_load.h"
 
 #include <getopt.h>
@@ -56,7 +56,7 @@ struct torture {
     enum tt_plant plant;
     bool keep, nemesis, kills;
     struct tt_end *end; /* shared */
-    struct ts_check_report lists, bank;
+    struct hs_check_report lists, bank;
     uint64_t node_kills, coordinator_kills, pauses, all_kills;
     uint32_t violations; /* beside what the checkers say */
     uint32_t unsure;
@@ -273,44 +273,44 @@ static void heal(struct torture *t)
 
 /* ---- checking ---- */
 
-static struct ts_history *load_history(struct torture *t)
+static struct hs_history *load_history(struct torture *t)
 {
     char pattern[300];
     glob_t files = {0};
-    struct ts_history *all, **parts;
+    struct hs_history *all, **parts;
     size_t count = 0;
 
     (void)snprintf(pattern, sizeof(pattern), "%s/hist-*.log", t->cluster.dir);
     (void)glob(pattern, 0, NULL, &files);
-    parts = calloc(files.gl_pathc + 1, sizeof(struct ts_history *));
+    parts = calloc(files.gl_pathc + 1, sizeof(struct hs_history *));
     CAIRN_ASSERT(parts != NULL);
     for (; count < files.gl_pathc; count++) {
         bool torn;
-        parts[count] = ts_history_new();
-        if (ts_history_load(parts[count], files.gl_pathv[count], &torn) == 0)
+        parts[count] = hs_history_new();
+        if (hs_history_load(parts[count], files.gl_pathv[count], &torn) == 0)
             continue;
         (void)fprintf(stderr, "%s\n", cairn_last_error());
         t->unsure++;
     }
-    all = ts_history_merge((const struct ts_history *const *)parts, (uint32_t)count);
+    all = hs_history_merge((const struct hs_history *const *)parts, (uint32_t)count);
     for (size_t i = 0; i < count; i++)
-        ts_history_delete(&parts[i]);
+        hs_history_delete(&parts[i]);
     free(parts);
     globfree(&files);
     return all;
 }
 
-static void write_texts(struct torture *t, const struct ts_history *all)
+static void write_texts(struct torture *t, const struct hs_history *all)
 {
     static const char *const names[2] = {"history", "history-bank"};
     char path[400];
 
-    for (unsigned what = TS_WRITE_LISTS; what <= TS_WRITE_BANK; what++) {
+    for (unsigned what = HS_WRITE_LISTS; what <= HS_WRITE_BANK; what++) {
         (void)snprintf(path, sizeof(path), "%s/%s.edn", t->cluster.dir, names[what]);
-        if (ts_history_write_edn(all, (enum ts_write_what)what, path) != 0)
+        if (hs_history_write_edn(all, (enum hs_write_what)what, path) != 0)
             t->unsure++;
         (void)snprintf(path, sizeof(path), "%s/%s.json", t->cluster.dir, names[what]);
-        if (ts_history_write_json(all, (enum ts_write_what)what, path) != 0)
+        if (hs_history_write_json(all, (enum hs_write_what)what, path) != 0)
             t->unsure++;
     }
     (void)fprintf(stderr,
@@ -320,20 +320,20 @@ static void write_texts(struct torture *t, const struct ts_history *all)
 
 static void check_histories(struct torture *t)
 {
-    const struct ts_bank_options bank = {
+    const struct hs_bank_options bank = {
         .accounts = TT_ACCOUNTS, .total = (int64_t)TT_ACCOUNTS * TT_BALANCE};
     char dot[300];
-    const struct ts_check_options options = {.need_final = true, .dot_path = dot};
-    struct ts_history *all = load_history(t);
+    const struct hs_check_options options = {.need_final = true, .dot_path = dot};
+    struct hs_history *all = load_history(t);
 
     (void)snprintf(dot, sizeof(dot), "%s/cycle.dot", t->cluster.dir);
-    if (ts_check_lists(all, &options, &t->lists) != TS_TRUE)
-        (void)fprintf(stderr, "lists: %s\n%s", ts_verdict_name(t->lists.verdict), t->lists.text);
-    if (ts_check_bank(all, &bank, &t->bank) != TS_TRUE)
-        (void)fprintf(stderr, "bank: %s\n%s", ts_verdict_name(t->bank.verdict), t->bank.text);
-    if (t->keep || t->lists.verdict != TS_TRUE || t->bank.verdict != TS_TRUE)
+    if (hs_check_lists(all, &options, &t->lists) != HS_TRUE)
+        (void)fprintf(stderr, "lists: %s\n%s", hs_verdict_name(t->lists.verdict), t->lists.text);
+    if (hs_check_bank(all, &bank, &t->bank) != HS_TRUE)
+        (void)fprintf(stderr, "bank: %s\n%s", hs_verdict_name(t->bank.verdict), t->bank.text);
+    if (t->keep || t->lists.verdict != HS_TRUE || t->bank.verdict != HS_TRUE)
         write_texts(t, all);
-    ts_history_delete(&all);
+    hs_history_delete(&all);
 }
 
 static void end_and_check(struct torture *t)
@@ -361,33 +361,33 @@ static void end_and_check(struct torture *t)
 
 /* ---- verdict ---- */
 
-static enum ts_verdict planted_verdict(const struct torture *t)
+static enum hs_verdict planted_verdict(const struct torture *t)
 {
     const uint64_t *count = t->lists.count;
-    const uint64_t skew = count[TS_A_G_SINGLE] + count[TS_A_G2_ITEM] +
-                          count[TS_A_G_SINGLE_PROCESS] + count[TS_A_G2_ITEM_PROCESS] +
-                          count[TS_A_G_SINGLE_REALTIME] + count[TS_A_G2_ITEM_REALTIME];
-    const uint64_t lost = count[TS_A_LOST_UPDATE] + count[TS_A_LOST_APPEND];
+    const uint64_t skew = count[HS_A_G_SINGLE] + count[HS_A_G2_ITEM] +
+                          count[HS_A_G_SINGLE_PROCESS] + count[HS_A_G2_ITEM_PROCESS] +
+                          count[HS_A_G_SINGLE_REALTIME] + count[HS_A_G2_ITEM_REALTIME];
+    const uint64_t lost = count[HS_A_LOST_UPDATE] + count[HS_A_LOST_APPEND];
 
     if (t->violations != 0)
-        return TS_FALSE;
+        return HS_FALSE;
     if (t->plant == TT_PLANT_SKEW)
-        return skew > 0 && lost == 0 ? TS_TRUE : TS_FALSE;
-    return lost > 0 ? TS_TRUE : TS_FALSE;
+        return skew > 0 && lost == 0 ? HS_TRUE : HS_FALSE;
+    return lost > 0 ? HS_TRUE : HS_FALSE;
 }
 
-static enum ts_verdict verdict_of(const struct torture *t)
+static enum hs_verdict verdict_of(const struct torture *t)
 {
     if (t->plant != TT_PLANT_NONE)
         return planted_verdict(t);
-    if (t->violations != 0 || t->lists.verdict == TS_FALSE || t->bank.verdict == TS_FALSE)
-        return TS_FALSE;
-    if (t->unsure != 0 || t->lists.verdict != TS_TRUE || t->bank.verdict != TS_TRUE)
-        return TS_UNKNOWN;
-    return TS_TRUE;
+    if (t->violations != 0 || t->lists.verdict == HS_FALSE || t->bank.verdict == HS_FALSE)
+        return HS_FALSE;
+    if (t->unsure != 0 || t->lists.verdict != HS_TRUE || t->bank.verdict != HS_TRUE)
+        return HS_UNKNOWN;
+    return HS_TRUE;
 }
 
-static void print_json(const struct torture *t, enum ts_verdict verdict)
+static void print_json(const struct torture *t, enum hs_verdict verdict)
 {
     const struct tt_shared *s = t->cluster.shared;
     uint64_t starts = 0, open_ns = 0;
@@ -412,13 +412,13 @@ static void print_json(const struct torture *t, enum ts_verdict verdict)
         "\"node_starts\":%llu,\"open_ms_max\":%.3f,\"keys\":%llu,\"elements\":%llu,\"edges\":%llu,"
         "\"check_ms\":%.1f,\"lists\":\"%s\",\"bank\":\"%s\",\"violations\":%u,\"anomalies\":{",
         U(starts), (double)open_ns / 1e6, U(t->lists.keys), U(t->lists.elements), U(t->lists.edges),
-        (double)t->lists.ns / 1e6, ts_verdict_name(t->lists.verdict),
-        ts_verdict_name(t->bank.verdict), t->violations);
-    for (unsigned a = 0, n = 0; a < TS_ANOMALY_COUNT; a++)
+        (double)t->lists.ns / 1e6, hs_verdict_name(t->lists.verdict),
+        hs_verdict_name(t->bank.verdict), t->violations);
+    for (unsigned a = 0, n = 0; a < HS_ANOMALY_COUNT; a++)
         if (t->lists.count[a] + t->bank.count[a] > 0)
-            printf("%s\"%s\":%llu", n++ > 0 ? "," : "", ts_anomaly_name((enum ts_anomaly)a),
+            printf("%s\"%s\":%llu", n++ > 0 ? "," : "", hs_anomaly_name((enum hs_anomaly)a),
                 U(t->lists.count[a] + t->bank.count[a]));
-    printf("},\"verdict\":\"%s\"}\n", ts_verdict_name(verdict));
+    printf("},\"verdict\":\"%s\"}\n", hs_verdict_name(verdict));
 #undef U
 }
 
@@ -492,7 +492,7 @@ int main(int argc, char **argv)
 {
     static struct torture t = {.seconds = 60, .threads = 2, .pause_us = 2000, .nemesis = true,
         .kills = true};
-    enum ts_verdict verdict;
+    enum hs_verdict verdict;
 
     (void)signal(SIGPIPE, SIG_IGN); /* Soft-iWARP sends it, see rdma/README.md */
     t.seed = tt_now_ns();
@@ -512,10 +512,10 @@ int main(int argc, char **argv)
     verdict = verdict_of(&t);
     print_json(&t, verdict);
     printf(
-        "torture: seed %llu: verdict %s\n", (unsigned long long)t.seed, ts_verdict_name(verdict));
-    if (verdict == TS_TRUE && !t.keep)
+        "torture: seed %llu: verdict %s\n", (unsigned long long)t.seed, hs_verdict_name(verdict));
+    if (verdict == HS_TRUE && !t.keep)
         tt_cluster_remove(&t.cluster);
     else
         printf("torture: kept in %s\n", t.cluster.dir);
-    return verdict == TS_TRUE ? 0 : verdict == TS_FALSE ? 1 : 2;
+    return verdict == HS_TRUE ? 0 : verdict == HS_FALSE ? 1 : 2;
 }

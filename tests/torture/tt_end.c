@@ -15,7 +15,7 @@
 struct ending {
     struct tt_end *end;
     struct cairn_ctx *ctx;
-    struct ts_history *history;
+    struct hs_history *history;
     uint64_t deadline_ns;
     uint64_t keys;    /* 1 .. keys - 1 */
     uint32_t *list;   /* LIST_ROOM of each key */
@@ -71,13 +71,13 @@ static int insist(struct ending *e, cairn_tx_fn fn, struct chunk *c)
     return r;
 }
 
-static void record_chunk(struct ending *e, const struct chunk *c, enum ts_type type)
+static void record_chunk(struct ending *e, const struct chunk *c, enum hs_type type)
 {
-    ts_event_begin(e->history, type, TS_F_FINAL, FINAL_PROCESS, tt_now_ns());
+    hs_event_begin(e->history, type, HS_F_FINAL, FINAL_PROCESS, tt_now_ns());
     for (uint64_t key = c->first; key < c->first + c->count; key++)
-        ts_event_read(e->history, key, type == TS_OK ? e->list + key * LIST_ROOM : NULL,
-            type == TS_OK ? e->count[key] : TS_UNREAD);
-    ts_event_end(e->history);
+        hs_event_read(e->history, key, type == HS_OK ? e->list + key * LIST_ROOM : NULL,
+            type == HS_OK ? e->count[key] : HS_UNREAD);
+    hs_event_end(e->history);
 }
 
 static int final_reads(struct ending *e)
@@ -86,19 +86,19 @@ static int final_reads(struct ending *e)
 
     for (c.first = 1; c.first < e->keys; c.first += CHUNK) {
         c.count = cn_min64(CHUNK, e->keys - c.first);
-        record_chunk(e, &c, TS_INVOKE);
+        record_chunk(e, &c, HS_INVOKE);
         if (insist(e, read_chunk, &c) != 0)
             return 1;
-        record_chunk(e, &c, TS_OK);
+        record_chunk(e, &c, HS_OK);
     }
-    ts_event_begin(e->history, TS_INVOKE, TS_F_BANK_READ, FINAL_PROCESS + 1, tt_now_ns());
-    ts_event_end(e->history);
+    hs_event_begin(e->history, HS_INVOKE, HS_F_BANK_READ, FINAL_PROCESS + 1, tt_now_ns());
+    hs_event_end(e->history);
     if (insist(e, read_accounts, &c) != 0)
         return 1;
-    ts_event_begin(e->history, TS_OK, TS_F_BANK_READ, FINAL_PROCESS + 1, tt_now_ns());
+    hs_event_begin(e->history, HS_OK, HS_F_BANK_READ, FINAL_PROCESS + 1, tt_now_ns());
     for (uint64_t i = 0; i < TT_ACCOUNTS; i++)
-        ts_event_balance(e->history, i, c.balance[i]);
-    ts_event_end(e->history);
+        hs_event_balance(e->history, i, c.balance[i]);
+    hs_event_end(e->history);
     return 0;
 }
 
@@ -208,9 +208,9 @@ int tt_run_end(void *arg)
     e.keys = __atomic_load_n(&end->cluster->shared->next_key, __ATOMIC_RELAXED);
     e.list = calloc(e.keys * LIST_ROOM, sizeof(uint32_t));
     e.count = calloc(e.keys, sizeof(uint32_t));
-    e.history = ts_history_new();
+    e.history = hs_history_new();
     (void)snprintf(path, sizeof(path), "%s/hist-final.log", end->cluster->dir);
-    if (e.list == NULL || e.count == NULL || ts_history_log_to(e.history, path, false) != 0 ||
+    if (e.list == NULL || e.count == NULL || hs_history_log_to(e.history, path, false) != 0 ||
         cairn_open(end->cluster->config, NULL, &cluster) != 0 ||
         cairn_ctx_open(cluster, &e.ctx) != 0) {
         (void)fprintf(stderr, "cannot begin the end: %s\n", cairn_last_error());
@@ -222,7 +222,7 @@ int tt_run_end(void *arg)
         walk_tokens(&e, true);
     cairn_ctx_close(&e.ctx);
     cairn_close(&cluster);
-    ts_history_delete(&e.history);
+    hs_history_delete(&e.history);
     free(e.list);
     free(e.count);
     return r;

@@ -21,7 +21,7 @@ struct client {
     const struct tt_load *load;
     struct cairn *cluster;
     struct cairn_ctx *ctx;
-    struct ts_history *history;
+    struct hs_history *history;
     FILE *tokens;
     struct tt_random random;
     struct tt_stepper stepper;
@@ -79,19 +79,19 @@ static int put_list(struct cairn_tx *tx, const struct mop *m)
 }
 
 /* An append is recorded with the read that it is made of. */
-static void record_lists(struct client *c, const struct plan *p, enum ts_type type)
+static void record_lists(struct client *c, const struct plan *p, enum hs_type type)
 {
-    ts_event_begin(c->history, type, TS_F_TXN, c->process, tt_now_ns());
+    hs_event_begin(c->history, type, HS_F_TXN, c->process, tt_now_ns());
     for (uint32_t i = 0; i < p->count; i++) {
         const struct mop *m = &p->mop[i];
-        if (type == TS_OK)
-            ts_event_read(c->history, m->key, m->list, m->count);
+        if (type == HS_OK)
+            hs_event_read(c->history, m->key, m->list, m->count);
         else
-            ts_event_read(c->history, m->key, NULL, TS_UNREAD);
+            hs_event_read(c->history, m->key, NULL, HS_UNREAD);
         if (m->append)
-            ts_event_append(c->history, m->key, m->element);
+            hs_event_append(c->history, m->key, m->element);
     }
-    ts_event_end(c->history);
+    hs_event_end(c->history);
 }
 
 static void plan_lists(struct client *c, struct plan *p)
@@ -143,7 +143,7 @@ static void note_token(struct client *c, const char *token, const struct plan *p
 
 /* ---- outcomes ---- */
 
-static enum ts_type resolve_unknown(struct client *c, const struct plan *p)
+static enum hs_type resolve_unknown(struct client *c, const struct plan *p)
 {
     struct tt_shared *shared = shared_of(c);
     enum cairn_outcome outcome = CAIRN_OUTCOME_UNKNOWN;
@@ -153,48 +153,48 @@ static enum ts_type resolve_unknown(struct client *c, const struct plan *p)
     if (cairn_ctx_token(c->ctx, token) != 0) {
         (void)fprintf(stderr, "no token after UNKNOWN: %s\n", cairn_last_error());
         bump(&shared->errors);
-        return TS_INFO;
+        return HS_INFO;
     }
     note_token(c, token, p);
     if (tt_random_below(&c->random, 2) == 0)
-        return TS_INFO; /* another process will ask */
+        return HS_INFO; /* another process will ask */
     for (uint32_t i = 0; i < RESOLVE_TRIES; i++) {
         if (cairn_resolve(c->ctx, token, &outcome) == 0) {
             bump(&shared->resolved);
-            return outcome == CAIRN_OUTCOME_COMMITTED ? TS_OK : TS_FAIL;
+            return outcome == CAIRN_OUTCOME_COMMITTED ? HS_OK : HS_FAIL;
         }
         tt_sleep_us(50000);
     }
-    return TS_INFO;
+    return HS_INFO;
 }
 
 /* The type of the completion of a transaction whose body returned r. */
-static enum ts_type finish(struct client *c, struct cairn_tx *tx, int r, const struct plan *p)
+static enum hs_type finish(struct client *c, struct cairn_tx *tx, int r, const struct plan *p)
 {
     enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
     char token[CAIRN_TOKEN_SIZE];
 
     if (r != 0) {
         cairn_abort(tx);
-        return TS_FAIL;
+        return HS_FAIL;
     }
     if (p != NULL && p->mop[0].append && tt_random_below(&c->random, 10) == 0 &&
         cairn_tx_token(tx, token) == 0)
         note_token(c, token, p);
     r = cairn_commit(tx, &outcome);
     if (r != 0 || outcome == CAIRN_OUTCOME_ABORTED)
-        return TS_FAIL;
+        return HS_FAIL;
     if (outcome == CAIRN_OUTCOME_UNKNOWN)
         return resolve_unknown(c, p);
-    return TS_OK;
+    return HS_OK;
 }
 
-static void count(struct client *c, enum ts_type type)
+static void count(struct client *c, enum hs_type type)
 {
     struct tt_shared *shared = shared_of(c);
 
-    bump(type == TS_OK ? &shared->ok : type == TS_FAIL ? &shared->fail : &shared->info);
-    if (type == TS_INFO)
+    bump(type == HS_OK ? &shared->ok : type == HS_FAIL ? &shared->fail : &shared->info);
+    if (type == HS_INFO)
         c->process++;
 }
 
@@ -213,22 +213,22 @@ static int run_body(struct cairn_tx *tx, struct plan *p)
 }
 
 /* The broken client: one transaction reads, another writes. */
-static enum ts_type run_planted(struct client *c, struct plan *p)
+static enum hs_type run_planted(struct client *c, struct plan *p)
 {
     const uint32_t first = c->load->plant == TT_PLANT_SKEW ? 1 : 0;
     struct cairn_tx *tx;
-    enum ts_type type;
+    enum hs_type type;
     int r;
 
     if (cairn_begin(c->ctx, &tx) != 0)
-        return TS_FAIL;
+        return HS_FAIL;
     r = get_list(tx, &p->mop[first]);
     type = finish(c, tx, r, NULL);
-    if (type != TS_OK)
+    if (type != HS_OK)
         return type;
     tt_sleep_us(SKEW_PAUSE_US);
     if (cairn_begin(c->ctx, &tx) != 0)
-        return TS_FAIL;
+        return HS_FAIL;
     r = first == 1 ? get_list(tx, &p->mop[0]) : get_list(tx, &p->mop[1]);
     if (r == 0)
         r = put_list(tx, &p->mop[0]);
@@ -237,14 +237,14 @@ static enum ts_type run_planted(struct client *c, struct plan *p)
 
 static void run_lists(struct client *c)
 {
-    enum ts_type type = TS_FAIL;
+    enum hs_type type = HS_FAIL;
     struct cairn_tx *tx;
     struct plan p;
 
     plan_lists(c, &p);
     if (c->load->plant != TT_PLANT_NONE && p.mop[0].key == p.mop[1].key)
         return;
-    record_lists(c, &p, TS_INVOKE);
+    record_lists(c, &p, HS_INVOKE);
     if (c->load->plant != TT_PLANT_NONE)
         type = run_planted(c, &p);
     else if (cairn_begin(c->ctx, &tx) == 0)
@@ -288,12 +288,12 @@ static int transfer(struct cairn_tx *tx, uint64_t from, uint64_t to, int64_t amo
     return r;
 }
 
-static void record_transfer(struct client *c, enum ts_type type, uint64_t from, uint64_t to,
+static void record_transfer(struct client *c, enum hs_type type, uint64_t from, uint64_t to,
     int64_t amount)
 {
-    ts_event_begin(c->history, type, TS_F_TRANSFER, c->process, tt_now_ns());
-    ts_event_transfer(c->history, from, (uint32_t)to, (uint64_t)amount);
-    ts_event_end(c->history);
+    hs_event_begin(c->history, type, HS_F_TRANSFER, c->process, tt_now_ns());
+    hs_event_transfer(c->history, from, (uint32_t)to, (uint64_t)amount);
+    hs_event_end(c->history);
 }
 
 static void run_transfer(struct client *c)
@@ -302,10 +302,10 @@ static void run_transfer(struct client *c)
     const uint64_t to = (from + 1 + tt_random_below(&c->random, TT_ACCOUNTS - 1)) % TT_ACCOUNTS;
     const int64_t amount = 1 + (int64_t)tt_random_below(&c->random, 30);
     const bool lock = tt_random_below(&c->random, 2) == 0;
-    enum ts_type type = TS_FAIL;
+    enum hs_type type = HS_FAIL;
     struct cairn_tx *tx;
 
-    record_transfer(c, TS_INVOKE, from, to, amount);
+    record_transfer(c, HS_INVOKE, from, to, amount);
     if (cairn_begin(c->ctx, &tx) == 0)
         type = finish(c, tx, transfer(tx, from, to, amount, lock), NULL);
     record_transfer(c, type, from, to, amount);
@@ -325,19 +325,19 @@ static int read_bank(struct cairn_tx *tx, int64_t balance[TT_ACCOUNTS])
 static void run_bank_read(struct client *c)
 {
     int64_t balance[TT_ACCOUNTS];
-    enum ts_type type = TS_FAIL;
+    enum hs_type type = HS_FAIL;
     struct cairn_tx *tx;
 
-    ts_event_begin(c->history, TS_INVOKE, TS_F_BANK_READ, c->process, tt_now_ns());
-    ts_event_end(c->history);
+    hs_event_begin(c->history, HS_INVOKE, HS_F_BANK_READ, c->process, tt_now_ns());
+    hs_event_end(c->history);
     if (cairn_begin(c->ctx, &tx) == 0)
         type = finish(c, tx, read_bank(tx, balance), NULL);
-    ts_event_begin(c->history, type, TS_F_BANK_READ, c->process, tt_now_ns());
-    for (uint64_t i = 0; i < TT_ACCOUNTS && type == TS_OK; i++)
-        ts_event_balance(c->history, i, balance[i]);
-    ts_event_end(c->history);
+    hs_event_begin(c->history, type, HS_F_BANK_READ, c->process, tt_now_ns());
+    for (uint64_t i = 0; i < TT_ACCOUNTS && type == HS_OK; i++)
+        hs_event_balance(c->history, i, balance[i]);
+    hs_event_end(c->history);
     count(c, type);
-    if (type == TS_OK)
+    if (type == HS_OK)
         bump(&shared_of(c)->bank_reads);
 }
 
@@ -359,8 +359,8 @@ static void open_history(struct client *c, uint32_t thread)
 
     (void)snprintf(path, sizeof(path), "%s/hist-%u-%u-%u.log", c->load->cluster->dir,
         c->load->coordinator, c->load->generation, thread);
-    c->history = ts_history_new();
-    if (ts_history_log_to(c->history, path, false) != 0)
+    c->history = hs_history_new();
+    if (hs_history_log_to(c->history, path, false) != 0)
         cn_panic(__FILE__, __LINE__, cairn_last_error());
 }
 
@@ -398,7 +398,7 @@ static void *run_client(void *arg)
             tt_sleep_us(tt_random_below(&c.random, load->pause_us_max));
     }
     cairn_ctx_close(&c.ctx);
-    ts_history_delete(&c.history);
+    hs_history_delete(&c.history);
     (void)fclose(c.tokens);
     return NULL;
 }

@@ -14,7 +14,7 @@
 #ifndef TT_LOAD_H
 #define TT_LOAD_H
 
-#include "tests/support/ts_history.h"
+#include "tools/history/hs_history.h"
 #include "tests/torture/tt_cluster.h"
 
 #define TT_ACCOUNTS 20u
