@@ -8,13 +8,14 @@ static int transfer(struct cairn_tx *tx, void *table) /* run again on a conflict
 {
     const char *const who[] = {"alice", "bob"};
     for (int i = 0; i < 2; i++) {
-        char text[24] = "";
+        char text[24];
         int coins = 100; /* of who is not there yet */
         size_t size;
         int rc = cairn_get_for_update(
             tx, *(uint32_t *)table, who[i], strlen(who[i]), text, sizeof(text) - 1, &size);
         if (rc != 0 && rc != CAIRN_E_NOT_FOUND)
             return rc; /* a conflict runs it again; anything else ends it, without effect */
+        text[rc == 0 ? size : 0] = '\0'; /* bytes behind a value are anything */
         (void)sscanf(text, "%d", &coins);
         size = (size_t)snprintf(text, sizeof(text), "%d", i == 0 ? coins - 10 : coins + 10);
         rc = cairn_put(tx, *(uint32_t *)table, who[i], strlen(who[i]), text, size);

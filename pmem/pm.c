@@ -6,6 +6,14 @@
  */
 #include "pmem/pm.h"
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#define PM_PAGE 4096u
+#define PM_STREAM_LINE 64u
+#define PM_STREAM_MIN 4096u /* less is read again soon, by whoever asked for it */
+
 static void check_range(const struct pm *pm, uint64_t off, uint64_t size)
 {
     CAIRN_DASSERT(off % 8 == 0 && size % 8 == 0);
@@ -31,6 +39,50 @@ void pm_copy(const struct pm *pm, uint64_t off, const void *source, uint64_t siz
         memcpy(&raw, from + i, sizeof(raw));
         store_raw(pm, off + i, raw);
     }
+}
+
+#if defined(__x86_64__)
+/* A page that is written to first is mapped alone; one that is read first comes with those around
+ * it. */
+static void touch_pages(const uint8_t *at, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i += PM_PAGE)
+        (void)*(const volatile uint8_t *)(at + i);
+}
+
+/* Whole lines past the caches, in aligned units of 16 bytes, which are not seen by halves of a
+ * word. The next fence waits for them as for a flush. */
+static void stream_lines(uint8_t *to, const uint8_t *from, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i += sizeof(__m128i)) {
+        __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+        _mm_stream_si128((__m128i *)(void *)(to + i), part);
+    }
+}
+#endif
+
+void pm_copy_flush(const struct pm *pm, uint64_t off, const void *source, uint64_t size)
+{
+    const uint8_t *from = source;
+    uint64_t head, lines;
+
+    head = cn_min64(-(uint64_t)(uintptr_t)(pm->base + off) % PM_STREAM_LINE, size);
+    lines = (size - head) / PM_STREAM_LINE * PM_STREAM_LINE;
+#if defined(__x86_64__)
+    if (lines >= PM_STREAM_MIN && pm->tracer == NULL) {
+        check_range(pm, off, size);
+        CAIRN_ASSERT(!pm->read_only);
+        touch_pages(pm->base + off, size);
+        pm_copy(pm, off, from, head);
+        stream_lines(pm->base + off + head, from + head, lines);
+        pm_copy(pm, off + head + lines, from + head + lines, size - head - lines);
+        pm_flush(pm, off, head);
+        pm_flush(pm, off + head + lines, size - head - lines);
+        return;
+    }
+#endif
+    pm_copy(pm, off, from, size);
+    pm_flush(pm, off, size);
 }
 
 void pm_zero(const struct pm *pm, uint64_t off, uint64_t size)
@@ -70,12 +122,4 @@ void pm_fence(const struct pm *pm, enum cn_step step)
     if (CN_UNLIKELY(pm->tracer != NULL))
         pm->tracer->fence(pm->tracer->arg, step);
     cn_step(pm->env, step);
-}
-
-uint64_t pm_word_value(uint64_t nonce, uint64_t seq, unsigned kind)
-{
-    /* Never 0: fresh memory must not count as a word. */
-    uint64_t value = cn_mix64(cn_mix64(nonce + kind * UINT64_C(0x9e3779b97f4a7c15)) ^ seq);
-
-    return value != 0 ? value : UINT64_C(0x9e3779b97f4a7c15);
 }

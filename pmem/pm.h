@@ -51,6 +51,8 @@ static inline void pm_store64(const struct pm *pm, uint64_t off, uint64_t value)
 }
 /* off and size multiples of 8; source of any alignment. 8-byte units, in ascending order. */
 void pm_copy(const struct pm *pm, uint64_t off, const void *source, uint64_t size);
+/* pm_copy() and pm_flush() of the same range; much at once may go past the caches. */
+void pm_copy_flush(const struct pm *pm, uint64_t off, const void *source, uint64_t size);
 void pm_zero(const struct pm *pm, uint64_t off, uint64_t size);
 /* Copy out, in 8-byte atomic units; off and size multiples of 8. */
 void pm_read(const struct pm *pm, uint64_t off, void *target, uint64_t size);
@@ -60,7 +62,20 @@ void pm_flush(const struct pm *pm, uint64_t off, uint64_t size);
 void pm_fence(const struct pm *pm, enum cn_step step);
 
 /* Value of a mark, state or tombstone check (enum pm_word_kind) for an epoch's nonce and a
- * sequence. */
-uint64_t pm_word_value(uint64_t nonce, uint64_t seq, unsigned kind);
+ * sequence. Never 0: fresh memory must not count as a word. In two steps, for many of one kind. */
+static inline uint64_t pm_word_base(uint64_t nonce, unsigned kind)
+{
+    return cn_mix64(nonce + kind * UINT64_C(0x9e3779b97f4a7c15));
+}
+static inline uint64_t pm_word_of(uint64_t base, uint64_t seq)
+{
+    uint64_t value = cn_mix64(base ^ seq);
+
+    return value != 0 ? value : UINT64_C(0x9e3779b97f4a7c15);
+}
+static inline uint64_t pm_word_value(uint64_t nonce, uint64_t seq, unsigned kind)
+{
+    return pm_word_of(pm_word_base(nonce, kind), seq);
+}
 
 #endif

@@ -14,6 +14,8 @@
 #include <stdarg.h>
 
 #define LINEAR_MAX 16u
+#define PREFETCH_MAX 8u
+#define ITEM_LINES 2u
 
 int pm_refuse(const struct pm_record *record, const char *format, ...)
 {
@@ -25,6 +27,28 @@ int pm_refuse(const struct pm_record *record, const char *format, ...)
     va_end(args);
     return cn_fail(CAIRN_E_CORRUPT_RECORD, "record %" PRIu64 " of transaction %s: %s", record->seq,
         cn_txid_format(&record->txid, id), text);
+}
+
+static void fetch(const struct pm_store *s, uint64_t off)
+{
+    const struct pm *pm = s->pm;
+    uint64_t number = off >> s->c.shift;
+    uint32_t lines = ITEM_LINES;
+
+    if (number >= s->c.count || off + PM_BUCKET_SIZE > pm->size)
+        return;
+    if (s->c.chunk[number].kind == PM_CHUNK_BUCKETS)
+        lines = PM_BUCKET_SIZE / PM_LINE;
+    for (uint32_t k = 0; k < lines; k++)
+        __builtin_prefetch(pm->base + off + k * PM_LINE, 1);
+}
+
+void pm_apply_prefetch(const struct pm_store *store, const struct pm_record *record)
+{
+    for (uint32_t i = 0; i < record->lock_count && i < PREFETCH_MAX; i++)
+        fetch(store, le64_get(record->lock[i].off));
+    for (uint32_t i = 0; i < record->block_count && i < PREFETCH_MAX; i++)
+        fetch(store, le64_get(record->block[i].off));
 }
 
 /* ---- decoding ---- */
@@ -149,7 +173,8 @@ int pm_apply_prepare(struct pm_store *s, const struct pm_record *record)
         x->used[i] = false;
         x->head[i] = PM_NO_LOCK;
     }
-    memset(x->block_used, 0, record->block_count * sizeof(x->block_used[0]));
+    for (uint32_t i = 0; i < record->block_count; i++)
+        x->block_used[i] = false;
     for (uint16_t i = 0; i < record->write_count; i++) {
         int rc;
 
@@ -467,6 +492,7 @@ int pm_apply_check(
     struct gate g = {.s = store, .r = record, .slot = slot, .live = mode == PM_APPLY_LIVE};
     int rc;
 
+    store->prepared = NULL;
     if (slot == 0)
         return pm_growth_check(store, record);
     if (record->type != PM_RECORD_TX)
@@ -485,5 +511,7 @@ int pm_apply_check(
         else if (!store->scratch.used[i])
             rc = check_untouched_item(&g, i);
     }
+    if (rc == 0)
+        store->prepared = record;
     return rc;
 }

@@ -11,12 +11,30 @@
 #include "include/internal/cn_mutant.h"
 #include "pmem/pm_store_internal.h"
 
+#define LONG_PAYLOAD 4096u
+
 /* ---- step 1: items ---- */
 
 static void store_word_pair(
     const struct pm *pm, uint64_t off, const struct pm_item_pm *item, size_t from, size_t size)
 {
     pm_copy(pm, off + from, (const uint8_t *)item + from, size);
+}
+
+/* An item's bytes from `from` on, then `size` bytes of its header behind the word. A short one is
+ * written back as a whole, for its lines are few and shared. */
+static void store_payload(const struct pm *pm, uint64_t off, uint64_t from, const void *payload,
+    uint64_t payload_size, const struct pm_item_pm *header, size_t size)
+{
+    if (payload_size >= LONG_PAYLOAD) {
+        pm_copy_flush(pm, off + from, payload, payload_size);
+        store_word_pair(pm, off, header, 8, size);
+        pm_flush(pm, off, from);
+        return;
+    }
+    pm_copy(pm, off + from, payload, payload_size);
+    store_word_pair(pm, off, header, 8, size);
+    pm_flush(pm, off, from + payload_size);
 }
 
 static void make_header(struct pm_item_pm *ret, const struct pm_record_write *w, uint64_t version,
@@ -49,9 +67,8 @@ static void store_new_item(struct pm_store *s, const struct pm_record_write *w, 
 
     make_header(&header, w, base + 1, PM_KIND_ITEM, w->class_);
     finish_item(s, &header, w, w->block);
-    pm_copy(s->pm, w->block + PM_ITEM_HEADER_SIZE, w->key, payload);
-    store_word_pair(s->pm, w->block, &header, 8, sizeof(header) - 8);
-    pm_flush(s->pm, w->block, PM_ITEM_HEADER_SIZE + payload);
+    store_payload(s->pm, w->block, PM_ITEM_HEADER_SIZE, w->key, payload, &header,
+        sizeof(header) - 8);
 }
 
 /* In place: hash and key stay, for splits read the hash without the item's lock. */
@@ -63,9 +80,8 @@ static void store_update(struct pm_store *s, const struct pm_record_write *w, ui
 
     make_header(&header, w, base + 1, PM_KIND_ITEM, pm_chunk_at(&s->c, w->item)->class_);
     finish_item(s, &header, w, w->item);
-    pm_copy(s->pm, value_off, w->value, value_room);
-    store_word_pair(s->pm, w->item, &header, 8, 24); /* meta, crc and index, sizes */
-    pm_flush(s->pm, w->item, value_off + value_room - w->item);
+    /* Of the header: meta, crc and index, sizes. */
+    store_payload(s->pm, w->item, value_off - w->item, w->value, value_room, &header, 24);
 }
 
 /* DEAD, or MOVED with the new place. */
@@ -213,8 +229,10 @@ void pm_apply_body(struct pm_store *store, const struct pm_record *record)
         pm_growth_body(store, record);
         return;
     }
-    rc = pm_apply_prepare(store, record);
-    CAIRN_ASSERT(rc == 0); /* pm_apply_check() passed on the same private copy */
+    /* pm_apply_check() passed on the same private copy; mostly just now. */
+    rc = store->prepared == record ? 0 : pm_apply_prepare(store, record);
+    CAIRN_ASSERT(rc == 0);
+    store->prepared = NULL;
     for (uint32_t i = 0; i < record->write_count; i++)
         store_item(store, record, i);
     for (uint32_t i = 0; i < record->lock_count; i++) {
@@ -274,7 +292,7 @@ void pm_apply_done(struct pm_store *store, const struct pm_record *record, uint1
     while (pm_record_next_write(record, &cursor, &w)) {
         struct pm_root *root = pm_root_by_id(&store->c, w.index);
 
-        if (root == NULL)
+        if (root == NULL || w.op == PM_OP_UPDATE)
             continue;
         if (w.op == PM_OP_INSERT)
             root->index.items++;

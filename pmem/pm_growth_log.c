@@ -382,8 +382,9 @@ static int replay(struct pm_store *s)
     struct pm_chunks fresh;
     int rc;
 
-    pm_slot_snapshot(s->pool, 0, s->snapshot);
-    rc = pm_slot_scan(s->pool, &s->slot0, s->snapshot, add_found, f);
+    /* Nobody but this node can write into ring 0: it is read where it lies. */
+    rc = pm_slot_scan(
+        s->pool, &s->slot0, pm_at(s->pm, pm_slot_log_at(s->pool, 0, 0)), add_found, f);
     if (rc == 0)
         rc = check_found(s, f);
     if (rc == 0)
@@ -413,9 +414,7 @@ static int replay(struct pm_store *s)
 void pm_growth_forget(struct pm_store *s)
 {
     free(s->found.record);
-    free(s->snapshot);
     s->found = (struct pm_found){0};
-    s->snapshot = NULL;
 }
 
 int pm_growth_start(struct pm_store *store)
@@ -425,9 +424,6 @@ int pm_growth_start(struct pm_store *store)
     CAIRN_ASSERT(!store->growth_started && store->grant_count == 0);
     if (rc != 0)
         return rc;
-    store->snapshot = aligned_alloc(PM_LINE, store->pool->super.geometry.ring_size);
-    if (store->snapshot == NULL)
-        return cn_fail(-ENOMEM, "no memory to replay growth");
     rc = replay(store);
     pm_growth_forget(store);
     if (rc != 0)

@@ -46,27 +46,23 @@ struct pm_slot_ref pm_slot_ref_unpack(uint64_t packed)
 
 /* ---- crc ---- */
 
-CN_HOT
-uint32_t pm_object_crc(const void *object, uint32_t size, uint64_t off, uint32_t crc_seed)
-{
-    const uint8_t *b = object;
-    uint8_t head[8 + 8 + (PM_ITEM_HEADER_SIZE - 20)]; /* offset, meta, index and what follows */
-    struct le64 place = le64_make(off);
-
-    CAIRN_DASSERT(size >= PM_ITEM_HEADER_SIZE);
-    memcpy(head, &place, 8);
-    memcpy(head + 8, b + 8, 8);
-    memcpy(head + 16, b + 20, PM_ITEM_HEADER_SIZE - 20);
-    return cn_crc32c_two(crc_seed, head, sizeof(head), b + PM_ITEM_HEADER_SIZE,
-        size - PM_ITEM_HEADER_SIZE);
-}
-
 static uint64_t get64(const void *bytes, size_t at)
 {
     struct le64 v;
 
     memcpy(&v, (const uint8_t *)bytes + at, sizeof(v));
     return le64_get(v);
+}
+
+/* Of the place, meta, and index and what follows. */
+CN_HOT
+uint32_t pm_object_crc(const void *object, uint32_t size, uint64_t off, uint32_t crc_seed)
+{
+    const size_t index = offsetof(struct pm_object_pm, index);
+
+    CAIRN_DASSERT(size >= PM_ITEM_HEADER_SIZE);
+    return cn_crc32c_behind(crc_seed, off, get64(object, offsetof(struct pm_object_pm, meta)),
+        (const uint8_t *)object + index, size - index);
 }
 
 static bool is_zero(const void *bytes, size_t size)
@@ -83,7 +79,7 @@ static bool is_zero(const void *bytes, size_t size)
 /* ---- items ---- */
 
 /* Kinds, class and sizes of a header make sense; *ret_size: bytes under the crc. */
-static bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint32_t *ret_size)
+static inline bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint32_t *ret_size)
 {
     unsigned kind = pm_meta_kind(meta);
     uint32_t class_size = pm_class_size(pm_meta_sub(meta));
@@ -98,55 +94,58 @@ static bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint32_t *r
     return kind == PM_KIND_ITEM && *ret_size <= class_size;
 }
 
+/* An accepted item or what is left of one: its crc has been checked. */
+static inline void view_accepted(const uint8_t *bytes, const struct pm_item_pm *item,
+    unsigned kind, unsigned class_, struct pm_item_view *ret)
+{
+    ret->kind = kind;
+    ret->index = le32_get(item->head.index);
+    ret->class_ = class_;
+    if (CN_LIKELY(kind == PM_KIND_ITEM)) {
+        ret->seen = PM_SEEN_OK;
+        ret->hash = le64_get(item->hash);
+        ret->key_size = le16_get(item->key_size);
+        ret->value_size = le32_get(item->value_size);
+        ret->key = bytes + PM_ITEM_HEADER_SIZE;
+        ret->value = ret->key + cn_align_up(ret->key_size, 8);
+        return;
+    }
+    ret->seen = PM_SEEN_OTHER;
+    if (kind == PM_KIND_MOVED)
+        ret->moved_to = pm_slot_ref_unpack(le64_get(item->hash));
+    else
+        ret->hash = le64_get(item->hash);
+}
+
 CN_HOT
 void pm_item_look(const void *bytes, uint32_t size, uint64_t off, uint32_t crc_seed, uint16_t tag,
     struct pm_item_view *ret)
 {
     struct pm_item_pm item;
-    uint64_t meta;
     uint32_t needed;
 
-    *ret = (struct pm_item_view){.seen = PM_SEEN_SHORT, .size_needed = PM_ITEM_HEADER_SIZE};
-    if (size < PM_ITEM_HEADER_SIZE)
+    cn_zero(ret, sizeof(*ret));
+    if (CN_UNLIKELY(size < PM_ITEM_HEADER_SIZE)) {
+        ret->seen = PM_SEEN_SHORT;
+        ret->size_needed = PM_ITEM_HEADER_SIZE;
         return;
+    }
     memcpy(&item, bytes, sizeof(item));
-    meta = le64_get(item.head.meta);
-    ret->word = le64_get(item.head.word);
-    ret->version = pm_word_version(ret->word);
-    ret->size_needed = 0;
-    if (meta == 0 && is_zero((const uint8_t *)bytes + 8, PM_ITEM_HEADER_SIZE - 8)) {
-        ret->seen = PM_SEEN_EMPTY;
-        return;
-    }
-    if (pm_word_is_locked(ret->word, tag)) {
-        ret->seen = PM_SEEN_LOCKED;
-        return;
-    }
+    uint64_t meta = le64_get(item.head.meta), word = le64_get(item.head.word);
+    ret->word = word;
+    ret->version = pm_word_version(word);
     ret->seen = PM_SEEN_TORN;
-    if (pm_word_version(meta) != ret->version || !item_shape(&item, meta, &needed))
+    if (CN_UNLIKELY(meta == 0) && is_zero((const uint8_t *)bytes + 8, PM_ITEM_HEADER_SIZE - 8))
+        ret->seen = PM_SEEN_EMPTY;
+    else if (CN_UNLIKELY(pm_word_is_locked(word, tag)))
+        ret->seen = PM_SEEN_LOCKED;
+    else if (pm_word_version(meta) != pm_word_version(word) || !item_shape(&item, meta, &needed))
         return;
-    if (needed > size) {
+    else if (CN_UNLIKELY(needed > size)) {
         ret->seen = PM_SEEN_SHORT;
         ret->size_needed = needed;
-        return;
-    }
-    if (pm_object_crc(bytes, needed, off, crc_seed) != le32_get(item.head.crc))
-        return;
-    ret->kind = pm_meta_kind(meta);
-    ret->index = le32_get(item.head.index);
-    ret->class_ = pm_meta_sub(meta);
-    ret->seen = ret->kind == PM_KIND_ITEM ? PM_SEEN_OK : PM_SEEN_OTHER;
-    if (ret->kind == PM_KIND_MOVED) {
-        ret->moved_to = pm_slot_ref_unpack(le64_get(item.hash));
-        return;
-    }
-    ret->hash = le64_get(item.hash);
-    if (ret->kind != PM_KIND_ITEM)
-        return;
-    ret->key_size = le16_get(item.key_size);
-    ret->value_size = le32_get(item.value_size);
-    ret->key = (const uint8_t *)bytes + PM_ITEM_HEADER_SIZE;
-    ret->value = ret->key + cn_align_up(ret->key_size, 8);
+    } else if (pm_object_crc(bytes, needed, off, crc_seed) == le32_get(item.head.crc))
+        view_accepted(bytes, &item, pm_meta_kind(meta), pm_meta_sub(meta), ret);
 }
 
 uint32_t pm_item_make(void *ret, uint64_t off, uint32_t crc_seed, uint64_t version, uint32_t class_,

@@ -266,8 +266,48 @@ static void read_head(struct pm_record *r, const struct pm_place *place)
     r->log_off = place->log_off;
 }
 
-int pm_record_check(const void *copy, uint32_t size, const struct pm_place *place, uint16_t node,
-    struct pm_record *ret)
+bool pm_record_is_elsewhere(
+    const void *record, uint32_t size, const struct pm_place *place, uint16_t node)
+{
+    const struct pm_record_pm *head = record;
+    const struct pm_participant_pm *p = (const void *)(head + 1);
+    uint32_t room;
+
+    if (head->type != PM_RECORD_TX || size < sizeof(*head))
+        return false;
+    room = (size - (uint32_t)sizeof(*head)) / (uint32_t)sizeof(*p);
+    for (uint32_t i = 0; i < le16_get(head->participant_count) && i < room; i++) {
+        if (le16_get(p[i].node) == node)
+            return le64_get(p[i].epoch) != place->epoch || le16_get(p[i].slot) != place->slot ||
+                p[i].seq.le != head->seq.le;
+    }
+    return false;
+}
+
+/* What is wrong with the body of a record whose frame and head are good; NULL: nothing. */
+static const char *check_rest(struct pm_record *r, const struct pm_place *place, uint16_t node)
+{
+    const char *why;
+
+    if (r->seq == 0)
+        return "it has no sequence";
+    if ((r->type == PM_RECORD_GROWTH) != (place->slot == 0))
+        return "this type of record does not belong into this slot";
+    if (r->type == PM_RECORD_TX ? r->done >= r->seq : r->done != 0)
+        return "it says of itself or of later ones that they are done";
+    why = check_body(r);
+    if (why == NULL)
+        why = check_participants(r, place, node);
+    if (why == NULL && has_twice(r))
+        why = "a lock or block is listed twice";
+    if (why == NULL && r->type == PM_RECORD_TX && r->participant_count == 1 &&
+        le64_get(r->head->mark) != pm_record_seal(r->head, r->size, place))
+        why = "its seal does not fit (still coming in, or torn)";
+    return why;
+}
+
+const char *pm_record_fault(const void *copy, uint32_t size, const struct pm_place *place,
+    uint16_t node, struct pm_record *ret)
 {
     const uint8_t *bytes = copy;
     struct pm_record r = {.head = copy};
@@ -276,37 +316,40 @@ int pm_record_check(const void *copy, uint32_t size, const struct pm_place *plac
     CAIRN_DASSERT((uintptr_t)copy % 8 == 0);
     why = check_frame(bytes, size, place);
     if (why != NULL)
-        return refuse(place, why);
+        return why;
     r.type = bytes[offsetof(struct pm_record_pm, type)];
     if (r.type == PM_RECORD_PAD) {
         why = check_pad(bytes);
-        if (why != NULL)
-            return refuse(place, why);
         r.size = pm_record_peek(bytes, PM_RECORD_SIZE_MAX);
         r.log_off = place->log_off;
-        *ret = r;
-        return 0;
+    } else {
+        r.size = size;
+        read_head(&r, place);
+        why = check_rest(&r, place, node);
     }
-    r.size = size;
-    read_head(&r, place);
-    if (r.seq == 0)
-        return refuse(place, "it has no sequence");
-    if ((r.type == PM_RECORD_GROWTH) != (place->slot == 0))
-        return refuse(place, "this type of record does not belong into this slot");
-    if (r.type == PM_RECORD_TX ? r.done >= r.seq : r.done != 0)
-        return refuse(place, "it says of itself or of later ones that they are done");
-    why = check_body(&r);
     if (why == NULL)
-        why = check_participants(&r, place, node);
-    if (why == NULL && has_twice(&r))
-        why = "a lock or block is listed twice";
-    if (why == NULL && r.type == PM_RECORD_TX && r.participant_count == 1 &&
-        le64_get(r.head->mark) != pm_record_seal(copy, size, place))
-        why = "its seal does not fit (still coming in, or torn)";
-    if (why != NULL)
-        return refuse(place, why);
-    *ret = r;
-    return 0;
+        *ret = r;
+    return why;
+}
+
+int pm_record_check(const void *copy, uint32_t size, const struct pm_place *place, uint16_t node,
+    struct pm_record *ret)
+{
+    const char *why = pm_record_fault(copy, size, place, node, ret);
+
+    return why == NULL ? 0 : refuse(place, why);
+}
+
+void pm_record_move(struct pm_record *r, const void *copy)
+{
+    const uint8_t *from = (const uint8_t *)r->head, *to = copy;
+
+    if (r->type != PM_RECORD_PAD) {
+        r->participant = (const void *)(to + ((const uint8_t *)r->participant - from));
+        r->lock = (const void *)(to + ((const uint8_t *)r->lock - from));
+        r->block = (const void *)(to + ((const uint8_t *)r->block - from));
+    }
+    r->head = copy;
 }
 
 bool pm_record_next_write(

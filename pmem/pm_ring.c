@@ -69,23 +69,24 @@ struct scan {
     const struct pm_pool *pool;
     const struct pm_slot *slot;
     const uint8_t *ring;
+    struct pm_place place; /* but for its log offset */
     uint64_t end;       /* of the window, a log offset */
     uint64_t *seen;     /* a bit per sequence of the window */
 };
 
 /* The valid record at a log offset: true, with *ret. */
-static bool record_at(const struct scan *s, uint64_t log_off, struct pm_record *ret)
+static bool record_at(struct scan *s, uint64_t log_off, struct pm_record *ret)
 {
     uint64_t ring_size = s->pool->super.geometry.ring_size;
     uint64_t to_ring_end = ring_size - log_off % ring_size;
     const uint8_t *at = s->ring + log_off % ring_size;
-    struct pm_place place;
+    uint16_t node = s->pool->super.node;
     uint32_t size = pm_record_peek(at, cn_min64(to_ring_end, s->end - log_off));
 
-    if (size == 0)
+    if (size == 0 || pm_record_is_elsewhere(at, size, &s->place, node))
         return false;
-    place = pm_slot_place(s->pool, s->slot, log_off);
-    if (pm_record_check(at, size, &place, s->pool->super.node, ret) != 0)
+    s->place.log_off = log_off;
+    if (pm_record_fault(at, size, &s->place, node, ret) != NULL)
         return false;
     /* A pad that ends elsewhere than at the ring's end would hide what lies in it. */
     return ret->type != PM_RECORD_PAD || ret->size == to_ring_end;
@@ -116,11 +117,13 @@ int pm_slot_scan(const struct pm_pool *pool, const struct pm_slot *slot, const v
         .pool = pool,
         .slot = slot,
         .ring = ring,
+        .place = pm_slot_place(pool, slot, 0),
         .seen = seen,
     };
     struct pm_record record;
     uint64_t at = slot->position_off;
 
+    s.place.crc = pm_place_crc(&s.place);
     CAIRN_ASSERT(pool->super.geometry.window <= 65536);
     memset(seen, 0, cn_align_up(pool->super.geometry.window, 64) / 8);
     if (__builtin_add_overflow(at, pool->super.geometry.ring_size, &s.end))

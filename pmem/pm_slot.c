@@ -87,9 +87,10 @@ static const char *check_header(const struct pm_pool *pool, const struct pm_slot
     return NULL;
 }
 
+/* Zero, as fresh memory is, is no check of anything. */
 static bool entry_is_valid(const struct pm_slot *slot, uint64_t seq, uint64_t check)
 {
-    return check == pm_word_value(slot->nonce, seq, PM_WORD_TOMBSTONE);
+    return check != 0 && check == pm_word_value(slot->nonce, seq, PM_WORD_TOMBSTONE);
 }
 
 static void read_entry(const struct pm_pool *pool, uint16_t number, uint32_t i, uint64_t ret[2])
@@ -178,12 +179,23 @@ void pm_slot_store(struct pm_pool *pool, struct pm_slot *slot)
 
 /* ---- states ---- */
 
-void pm_slot_set_applied(struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq)
+void pm_slot_set_applied_run(
+    struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq, uint32_t count)
 {
-    uint64_t off = state_off(pool, slot->number, seq);
+    const uint32_t window = pool->super.geometry.window;
+    const uint64_t base = pm_word_base(slot->nonce, PM_WORD_APPLIED);
 
-    pm_store64(&pool->pm, off, pm_word_value(slot->nonce, seq, PM_WORD_APPLIED));
-    pm_flush(&pool->pm, off, sizeof(struct le64));
+    CAIRN_DASSERT(count <= window);
+    while (count > 0) {
+        uint32_t part = (uint32_t)cn_min64(count, window - seq % window);
+        uint64_t off = state_off(pool, slot->number, seq);
+
+        for (uint32_t i = 0; i < part; i++)
+            pm_store64(&pool->pm, off + i * sizeof(struct le64), pm_word_of(base, seq + i));
+        pm_flush(&pool->pm, off, part * sizeof(struct le64));
+        seq += part;
+        count -= part;
+    }
 }
 
 bool pm_slot_is_applied(const struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq)

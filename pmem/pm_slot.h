@@ -31,8 +31,15 @@ CN_MUST_CHECK int pm_slot_load(const struct pm_pool *pool, uint16_t number, stru
  * the same slot, else a crash may tear both copies. */
 void pm_slot_store(struct pm_pool *pool, struct pm_slot *slot);
 
-/* State words. */
-void pm_slot_set_applied(struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq);
+/* State words. A run: of `count` sequences from `seq` on, at most a window; each line is written
+ * back once. */
+void pm_slot_set_applied_run(
+    struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq, uint32_t count);
+static inline void pm_slot_set_applied(
+    struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq)
+{
+    pm_slot_set_applied_run(pool, slot, seq, 1);
+}
 bool pm_slot_is_applied(const struct pm_pool *pool, const struct pm_slot *slot, uint64_t seq);
 
 /* Tombstones. Add is idempotent. Errors: CAIRN_E_LIMIT (area full). */

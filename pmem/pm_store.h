@@ -78,6 +78,8 @@ enum pm_apply_mode {
  */
 CN_MUST_CHECK int pm_apply_check(
     struct pm_store *store, const struct pm_record *record, uint16_t slot, enum pm_apply_mode mode);
+/* Fetch the objects that a checked record names into the cache: a hint. */
+void pm_apply_prefetch(const struct pm_store *store, const struct pm_record *record);
 /* Steps 1 to 3: store all bodies and flush every line touched or already right (T5). No fence
  * (caller: a_body). Repeatable. */
 void pm_apply_body(struct pm_store *store, const struct pm_record *record);

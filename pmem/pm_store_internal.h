@@ -153,7 +153,7 @@ struct pm_apply_scratch {
 };
 #define PM_NO_LOCK UINT16_MAX
 
-struct pm_found { /* growth records found at start; they point into the snapshot */
+struct pm_found { /* growth records found at start; they point into ring 0 */
     struct pm_record *record;
     uint32_t count, max;
 };
@@ -190,7 +190,6 @@ struct pm_store {
     bool hints_flushed;    /* hints are stored and flushed, not fenced */
     uint32_t chunk_cursor; /* where to look for a FREE chunk next */
     uint8_t *record_buf;   /* of a growth record */
-    uint8_t *snapshot;     /* of ring 0, while it is replayed */
     struct pm_found found;
 
     /* scrub */
@@ -202,7 +201,8 @@ struct pm_store {
     uint64_t scrub_passes;
 
     struct pm_store_stats stats;
-    struct pm_apply_scratch scratch; /* last: not zeroed */
+    const struct pm_record *prepared; /* the scratch is this one's: checked, and not stored yet */
+    struct pm_apply_scratch scratch;  /* last: not zeroed */
 };
 
 /* A word that no coordinator holds in this incarnation. */

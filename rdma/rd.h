@@ -28,7 +28,8 @@
  *   while a flush is outstanding is refused with CAIRN_E_STATE.
  * - Compare-and-swaps of one connection at the same remote offset execute in post order. Other
  *   reads and compare-and-swaps have no order among themselves (several queue pairs; atomics by
- *   message), nor against writes, flushes and marks.
+ *   message), nor against writes, flushes and marks. But where rd_conn.cas_orders_reads says so, a
+ *   read posted behind a compare-and-swap at the same remote offset runs and completes behind it.
  * - No order between connections. No order inside one read.
  *
  * Completion. Every posted operation with RD_SIGNALED yields one RD_EV_COMPLETION carrying its
@@ -158,6 +159,7 @@ struct rd_ops {
     void (*ep_arm)(struct rd_ep *);
     void (*ep_sleep)(struct rd_ep *, uint64_t deadline_ns);
     void (*ep_wake)(struct rd_ep *);
+    int (*ep_fd)(struct rd_ep *);
     void (*ep_look)(struct rd_ep *); /* NULL: each poll looks at everything */
 
     int (*listen)(struct rd_ep *, const char *address);
@@ -197,6 +199,8 @@ struct rd_conn {
     struct rd_ep *ep;
     void *user;
     enum rd_durability durability; /* active side, from RD_EV_UP on: of the ring granted */
+    bool cas_orders_reads; /* the same: see above; such a cas need not be signaled, as the read's
+                            * completion tells of both */
 };
 struct rd_region { const struct rd_ops *ops; uint64_t pool_off, size; unsigned access; };
 
@@ -207,6 +211,14 @@ struct rd_fabric_config {
     bool message_atomics;   /* cas by message also where the device has atomics */
     uint32_t heartbeat_ms;  /* a silent peer is probed so often; a dead one is found in 4 of it;
                              * default 500 */
+    /* emu: a model of a network, 0: none. An active endpoint's operations complete no earlier than
+     * one round trip, plus bytes at this rate over its one port (with 82 of headers for each packet
+     * of 4 KiB), after they were posted (queued behind those before them). Where the endpoint's env
+     * can skip time (cn_env.h), waiting for them skips it: figures are projections then. */
+    uint32_t model_rtt_ns;
+    uint32_t model_mbps;
+    bool write_back; /* emu: a flush writes cache lines back also where the durability needs no such
+                      * thing (EMULATED, EADR): it costs then what it does on persistent memory */
     uint32_t linger_us; /* a passive endpoint's user goes on polling so long after work came; its
                          * peers ring a doorbell only when they have posted nothing for three
                          * quarters of it (default 1000) */
@@ -237,7 +249,9 @@ static inline void rd_ep_counters(const struct rd_ep *ep, struct rd_counters *re
 {
     ep->ops->ep_counters(ep, ret);
 }
-/* Take up to `max` events; 0 when there is none. Never blocks, no system call on `emu`. */
+/* Take up to `max` events; 0 when there is none. Never blocks, no system call on `emu`. With a
+ * model of a network and a clock that can be skipped, a poll that would find nothing skips to when
+ * something is due: so such a user polls when it has nothing else to do. */
 static inline uint32_t rd_poll(struct rd_ep *ep, struct rd_event *events, uint32_t max)
 {
     return ep->ops->poll(ep, events, max);
@@ -252,6 +266,10 @@ static inline void rd_ep_sleep(struct rd_ep *ep, uint64_t deadline_ns)
 {
     ep->ops->ep_sleep(ep, deadline_ns);
 }
+/* A descriptor that poll(2) finds readable when, after rd_ep_arm(), something came; the endpoint's
+ * own: not to be read or closed. From the first call on each arm and wake costs a system call more.
+ * Errors: -errno, CAIRN_E_FABRIC. */
+CN_MUST_CHECK static inline int rd_ep_fd(struct rd_ep *ep) { return ep->ops->ep_fd(ep); }
 /* The next poll looks for lost connections and new ones too, which it may otherwise do once in some
  * hundred polls only, as that costs a system call: for somebody who has not polled for long. If a
  * peer has closed, that poll may take some milliseconds. */

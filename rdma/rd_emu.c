@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rd_emu.c: fabric and endpoint of the `emu` back end: the arena, the queue of events, sleeping.
- *
- * Events come from three places, delivered in this order: completions (operations complete when
- * they are posted), connections that a post found down, and notices of the watcher. So a
- * connection's completions always come before its RD_EV_DOWN.
- *
- * A notice's buffer is the user's until the next poll, which gives it back by moving `tail`.
+ * rd_emu.c: fabric and endpoint of the `emu` back end: the arena, the table of connections,
+ * sleeping.
  *
  * Sleeping is the usual pair of stores and loads: the sleeper stores `sleeping`, full barrier,
  * looks for work; who makes work stores it, full barrier, looks at `sleeping`. One of both sees the
@@ -17,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -86,6 +82,7 @@ struct emu_conn *rd_emu_conn_claim(struct emu_ep *ep, bool reuse)
         c->ring = NULL;
         c->peer_pid = 0;
         c->base.durability = 0;
+        c->base.cas_orders_reads = false;
         rd_live_change(RD_LIVE_CONNECTION, 1);
         return c;
     }
@@ -106,128 +103,6 @@ void rd_emu_conn_release(struct emu_conn *c, enum emu_state state)
     emu_set_state(c, state);
 }
 
-static void free_deleted(struct emu_ep *ep)
-{
-    for (uint32_t i = 0; i < ep->connections_max && ep->deleted > 0; i++) {
-        if (emu_state(&ep->conns[i]) == EMU_DELETED) {
-            ep->deleted--;
-            emu_set_state(&ep->conns[i], EMU_FREE);
-        }
-    }
-}
-
-/* ---- poll ---- */
-
-/* Give the buffers of the last batch back to the watcher. */
-static void release_taken(struct emu_ep *ep)
-{
-    uint64_t tail = __atomic_load_n(&ep->tail, __ATOMIC_RELAXED);
-    if (tail == ep->taken)
-        return;
-    for (uint64_t i = tail; i != ep->taken; i++) {
-        const struct emu_notice *n = &ep->notices[i % EMU_NOTICES];
-        struct emu_conn *c = &ep->conns[n->conn];
-        if (n->type == RD_EV_MESSAGE &&
-            n->generation == __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE))
-            __atomic_fetch_sub(&c->queued, 1, __ATOMIC_RELAXED);
-    }
-    __atomic_store_n(&ep->tail, ep->taken, __ATOMIC_RELEASE);
-    emu_full_barrier(); /* the room above, before the look at `stalled`: see rd_emu_nic.c */
-    if (__atomic_load_n(&ep->stalled, __ATOMIC_RELAXED) != 0) {
-        __atomic_store_n(&ep->stalled, 0, __ATOMIC_RELAXED);
-        rd_emu_nic_kick(ep);
-        ep->counters.syscalls++;
-    }
-}
-
-static uint32_t poll_completions(struct emu_ep *ep, struct rd_event *events, uint32_t max)
-{
-    uint32_t n = 0;
-    while (n < max && ep->completion_tail != ep->completion_head) {
-        uint64_t at = ep->completion_tail++ & (ep->completion_size - 1);
-        const struct emu_completion *done = &ep->completions[at];
-        struct emu_conn *c = &ep->conns[done->conn];
-        c->outstanding--;
-        c->flushes -= done->flush;
-        events[n++] = (struct rd_event){.type = RD_EV_COMPLETION,
-            .status = done->status,
-            .conn = &c->base,
-            .wr_id = done->wr_id};
-    }
-    ep->counters.completions += n;
-    return n;
-}
-
-static uint32_t poll_local_downs(struct emu_ep *ep, struct rd_event *events, uint32_t max)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < ep->connections_max && n < max && ep->local_downs > 0; i++) {
-        struct emu_conn *c = &ep->conns[i];
-        if (c->local_down == 0)
-            continue;
-        events[n++] = (struct rd_event){
-            .type = RD_EV_DOWN, .status = c->local_down, .conn = &c->base};
-        c->down_delivered = true;
-        c->local_down = 0;
-        ep->local_downs--;
-    }
-    return n;
-}
-
-/* Whether the user is to see the notice; notes what it means for the connection. */
-static bool take_notice(struct emu_ep *ep, struct emu_conn *c, const struct emu_notice *notice)
-{
-    if (notice->generation != __atomic_load_n(&c->generation, __ATOMIC_ACQUIRE))
-        return false; /* deleted meanwhile */
-    if (c->down_delivered)
-        return false;
-    if (notice->type == RD_EV_DOWN) {
-        c->down_delivered = true;
-        return true;
-    }
-    if (c->fenced)
-        return false; /* nothing of a fenced peer has an effect any more */
-    if (notice->type == RD_EV_UP)
-        c->up = true;
-    else if (notice->type == RD_EV_MESSAGE)
-        ep->counters.messages_received++;
-    return true;
-}
-
-static uint32_t poll_notices(struct emu_ep *ep, struct rd_event *events, uint32_t max)
-{
-    uint64_t head = __atomic_load_n(&ep->head, __ATOMIC_ACQUIRE);
-    uint32_t n = 0;
-    while (n < max && ep->taken != head) {
-        const struct emu_notice *notice = &ep->notices[ep->taken++ % EMU_NOTICES];
-        struct emu_conn *c = &ep->conns[notice->conn];
-        if (!take_notice(ep, c, notice))
-            continue;
-        events[n++] = (struct rd_event){
-            .type = notice->type,
-            .status = notice->status,
-            .conn = &c->base,
-            .data = notice->size > 0 ? notice->frame + notice->data_off : NULL,
-            .size = notice->size,
-        };
-    }
-    return n;
-}
-
-static uint32_t poll_events(struct rd_ep *rd_ep, struct rd_event *events, uint32_t max)
-{
-    struct emu_ep *ep = emu_ep(rd_ep);
-    release_taken(ep);
-    if (CN_UNLIKELY(ep->deleted > 0))
-        free_deleted(ep);
-    uint32_t n = poll_completions(ep, events, max);
-    if (ep->completion_tail != ep->completion_head)
-        return n;
-    if (CN_UNLIKELY(ep->local_downs > 0))
-        n += poll_local_downs(ep, events + n, max - n);
-    return n + poll_notices(ep, events + n, max - n);
-}
-
 /* ---- sleeping ---- */
 
 bool rd_emu_bell_ring(struct emu_bell *bell)
@@ -241,33 +116,87 @@ bool rd_emu_bell_ring(struct emu_bell *bell)
     return true;
 }
 
+static void write_fd(struct emu_ep *ep)
+{
+    const uint64_t one = 1;
+    int fd = __atomic_load_n(&ep->wake_fd, __ATOMIC_ACQUIRE);
+    if (fd < 0)
+        return;
+    __atomic_store_n(&ep->rung, 1, __ATOMIC_SEQ_CST); /* before: at worst it is read too early */
+    (void)!write(fd, &one, sizeof(one));
+}
+
+void rd_emu_ep_ring(struct emu_ep *ep)
+{
+    if (rd_emu_bell_ring(ep->bell))
+        write_fd(ep);
+}
+
 static void ep_arm(struct rd_ep *rd_ep)
 {
     struct emu_ep *ep = emu_ep(rd_ep);
+    if (CN_UNLIKELY(__atomic_exchange_n(&ep->rung, 0, __ATOMIC_SEQ_CST) != 0)) {
+        uint64_t count;
+        (void)!read(ep->wake_fd, &count, sizeof(count));
+        ep->counters.syscalls++;
+    }
     __atomic_store_n(&ep->bell->sleeping, 1, __ATOMIC_SEQ_CST);
     emu_full_barrier();
+    if (CN_LIKELY(ep->wake_fd < 0))
+        return;
+    bool woken = __atomic_exchange_n(&ep->woken, 0, __ATOMIC_SEQ_CST) != 0;
+    if (woken || (ep->model.on && rd_emu_model_due(ep) != UINT64_MAX))
+        write_fd(ep); /* nobody rang then, nor rings when something is due by the model */
 }
 
-static bool is_pending(const struct emu_ep *ep)
+/* Nobody but the watcher and rd_ep_wake() rings in this process; peers ring for one that listens,
+ * and have no descriptor of it. */
+static int ep_fd(struct rd_ep *rd_ep)
 {
-    return ep->completion_tail != ep->completion_head || ep->local_downs > 0 ||
-           __atomic_load_n(&ep->head, __ATOMIC_ACQUIRE) != ep->taken ||
-           __atomic_load_n(&ep->woken, __ATOMIC_ACQUIRE) != 0;
+    struct emu_ep *ep = emu_ep(rd_ep);
+    if (ep->listen_fd >= 0)
+        return cn_fail(
+            CAIRN_E_FABRIC, "endpoint %s: one that listens has no descriptor", ep->name);
+    if (ep->wake_fd < 0) {
+        int fd = rd_emu_own_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (fd < 0)
+            return cn_fail(fd, "endpoint %s: no descriptor: %s", ep->name, strerror(-fd));
+        __atomic_store_n(&ep->wake_fd, fd, __ATOMIC_RELEASE);
+    }
+    return ep->wake_fd;
+}
+
+/* When poll will have something to deliver, as far as is known: 0 now, UINT64_MAX never. */
+static uint64_t find_due(const struct emu_ep *ep)
+{
+    if (ep->local_downs > 0 || __atomic_load_n(&ep->woken, __ATOMIC_ACQUIRE) != 0 ||
+        __atomic_load_n(&ep->rung, __ATOMIC_ACQUIRE) != 0)
+        return 0;
+    if (ep->model.on)
+        return rd_emu_model_due(ep);
+    bool waiting = ep->completion_tail != ep->completion_head ||
+                   __atomic_load_n(&ep->head, __ATOMIC_ACQUIRE) != ep->taken;
+    return waiting ? 0 : UINT64_MAX;
 }
 
 static void ep_sleep(struct rd_ep *rd_ep, uint64_t deadline_ns)
 {
     struct emu_ep *ep = emu_ep(rd_ep);
-    uint64_t now = cn_now_ns(ep->env);
+    uint64_t now = cn_now_ns(ep->env), due_ns = find_due(ep);
     /* Buffers of the last batch may be what the watcher waits for: the user is through with them
      * only at the next poll, so do not sleep on them. */
     bool stalled = ep->taken != __atomic_load_n(&ep->tail, __ATOMIC_RELAXED) &&
                    __atomic_load_n(&ep->stalled, __ATOMIC_RELAXED) != 0;
-    if (!is_pending(ep) && !stalled && deadline_ns > now) {
-        uint64_t ns = cn_min64(deadline_ns - now, EMU_SLEEP_NS_MAX);
+    if (due_ns != UINT64_MAX)
+        due_ns -= cn_min64(due_ns, EMU_EARLY_NS);
+    uint64_t until_ns = cn_min64(deadline_ns, due_ns);
+    if (!stalled && until_ns > now) {
+        uint64_t ns = cn_min64(until_ns - now, EMU_SLEEP_NS_MAX);
         struct timespec timeout = {
             .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-        (void)syscall(SYS_futex, &ep->bell->sleeping, FUTEX_WAIT, 1, &timeout, NULL, 0);
+        long err = syscall(SYS_futex, &ep->bell->sleeping, FUTEX_WAIT, 1, &timeout, NULL, 0);
+        if (err != 0 && errno == ETIMEDOUT && ep->env->skip != NULL)
+            ep->env->skip(ep->env->arg, ns); /* such a clock stands still in a sleep */
     }
     __atomic_store_n(&ep->bell->sleeping, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&ep->woken, 0, __ATOMIC_SEQ_CST);
@@ -277,7 +206,7 @@ static void ep_wake(struct rd_ep *rd_ep)
 {
     struct emu_ep *ep = emu_ep(rd_ep);
     __atomic_store_n(&ep->woken, 1, __ATOMIC_SEQ_CST);
-    (void)rd_emu_bell_ring(ep->bell);
+    rd_emu_ep_ring(ep);
 }
 
 /* ---- endpoint ---- */
@@ -313,11 +242,10 @@ static void ep_free(struct emu_ep *ep)
 static int ep_allocate(struct emu_ep *ep)
 {
     uint64_t completions = (uint64_t)ep->connections_max * ep->outstanding_max;
-    ep->completion_size = 1;
-    while (ep->completion_size < completions)
-        ep->completion_size *= 2;
+    while (ep->completion_mask + 1 < completions)
+        ep->completion_mask = ep->completion_mask * 2 + 1;
     ep->conns = calloc(ep->connections_max, sizeof(*ep->conns));
-    ep->completions = calloc(ep->completion_size, sizeof(*ep->completions));
+    ep->completions = calloc(ep->completion_mask + 1, sizeof(*ep->completions));
     ep->notices = aligned_alloc(64, EMU_NOTICES * sizeof(*ep->notices));
     if (ep->conns == NULL || ep->completions == NULL || ep->notices == NULL)
         return cn_fail(-ENOMEM, "endpoint %s: no memory for its tables", ep->name);
@@ -329,6 +257,7 @@ static int ep_allocate(struct emu_ep *ep)
         ep->conns[i].index = i;
         ep->conns[i].fd = -1;
         ep->conns[i].base = (struct rd_conn){.ops = &emu_ops, .ep = &ep->base};
+        ep->conns[i].fence = &rd_emu_no_fence;
     }
     return make_bell(ep);
 }
@@ -346,18 +275,20 @@ static int ep_open(
         return cn_fail(CAIRN_E_FABRIC,
             "endpoint: an arena of %llu bytes, %llu of them for rings; multiples of 64 are due",
             (unsigned long long)config->memory_size, (unsigned long long)config->log_memory_size);
-    struct emu_ep *ep = calloc(1, sizeof(*ep));
+    struct emu_ep *ep = aligned_alloc(RD_CACHE_LINE, sizeof(*ep));
     if (ep == NULL)
         return cn_fail(-ENOMEM, "no memory for an endpoint");
+    memset(ep, 0, sizeof(*ep));
     ep->base.ops = &emu_ops;
     ep->fabric = (struct emu_fabric *)(void *)fabric;
+    ep->model = ep->fabric->model;
     ep->env = config->env;
     ep->connections_max = config->connections_max;
     ep->outstanding_max = config->outstanding_max;
     ep->memory_size = cn_align_up(cn_max64(config->memory_size, 1), EMU_PAGE_SIZE);
     ep->object_size = config->memory_size - config->log_memory_size;
     ep->log_size = config->log_memory_size;
-    ep->bell_fd = ep->epoll_fd = ep->kick_fd = ep->listen_fd = -1;
+    ep->bell_fd = ep->epoll_fd = ep->kick_fd = ep->listen_fd = ep->wake_fd = -1;
     (void)snprintf(ep->name, sizeof(ep->name), "%s", config->name != NULL ? config->name : "?");
     int err = pthread_mutex_init(&ep->lock, NULL);
     CAIRN_ASSERT(err == 0);
@@ -384,6 +315,7 @@ static void ep_close(struct rd_ep *rd_ep)
     rd_emu_unlisten(ep);
     while (ep->regions != NULL)
         rd_emu_region_delete(&ep->regions->base);
+    rd_emu_close(ep->wake_fd);
     rd_emu_close(ep->kick_fd);
     rd_emu_close(ep->epoll_fd);
     uint32_t endpoints = __atomic_fetch_sub(&ep->fabric->endpoints, 1, __ATOMIC_RELAXED);
@@ -419,10 +351,11 @@ static const struct rd_ops emu_ops = {
     .ep_close = ep_close,
     .ep_memory = ep_memory,
     .ep_counters = ep_counters,
-    .poll = poll_events,
+    .poll = rd_emu_poll,
     .ep_arm = ep_arm,
     .ep_sleep = ep_sleep,
     .ep_wake = ep_wake,
+    .ep_fd = ep_fd,
     .listen = rd_emu_listen,
     .region_new = rd_emu_region_new,
     .region_delete = rd_emu_region_delete,
@@ -446,12 +379,15 @@ static const struct rd_ops emu_ops = {
 int rd_emu_fabric_new(
     const struct rd_fabric_config *config, struct rd_fabric **ret_fabric)
 {
-    (void)config; /* nothing of it concerns one machine's memory */
     struct emu_fabric *fabric = calloc(1, sizeof(*fabric));
     if (fabric == NULL)
         return cn_fail(-ENOMEM, "no memory for a fabric");
     fabric->base.ops = &emu_ops;
     fabric->flush_line = rd_emu_choose_flush();
+    fabric->write_back = config->write_back;
+    fabric->model = (struct emu_model){.on = config->model_rtt_ns != 0 || config->model_mbps != 0,
+        .rtt_ns = config->model_rtt_ns,
+        .mbps = config->model_mbps};
     rd_live_change(RD_LIVE_FABRIC, 1);
     *ret_fabric = &fabric->base;
     return 0;

@@ -3,7 +3,9 @@
  * rd_emu.h: what the files of the `emu` back end share: its objects, who may touch which part of
  * them, and the frames of its transport (docs/wire-format.md).
  *
- *   rd_emu.c        fabric, endpoint, arena, event queue (poll), sleeping
+ *   rd_emu.c        fabric, endpoint, arena, sleeping
+ *   rd_emu_poll.c   poll: completions, connections found down, notices
+ *   rd_emu_model.c  the model of a network: when something is due
  *   rd_emu_conn.c   the endpoint thread's side of connections: connect, accept, send, delete
  *   rd_emu_map.c    regions, mapping of granted regions, ring locks, fencing
  *   rd_emu_data.c   one-sided operations
@@ -83,6 +85,8 @@ struct emu_ring_header {
 #define EMU_READY_NS UINT64_C(10000000000)    /* an accepted peer must have mapped everything */
 #define EMU_RETRY_NS UINT64_C(2000000)        /* between tries on a listener whose queue is full */
 #define EMU_SLEEP_NS_MAX UINT64_C(10000000000)
+#define EMU_EARLY_NS UINT64_C(100000) /* a sleep ends so long before something is due by the model:
+                                       * the kernel is not exact, poll is */
 
 enum emu_state {
     EMU_FREE,
@@ -109,6 +113,16 @@ struct emu_map {
 
 struct emu_range { uint64_t off, end; };
 
+/* What one kind of access may touch without asking again: a part of one map, and the local memory
+ * that goes with it. */
+enum emu_access { EMU_READ, EMU_CAS, EMU_WRITE, EMU_ACCESS_COUNT };
+struct emu_window {
+    uint64_t off, size; /* size 0: ask */
+    uint8_t *base;      /* address of off */
+    uintptr_t local;
+    uint64_t local_size;
+};
+
 struct emu_conn {
     struct rd_conn base;
     uint32_t index;
@@ -131,14 +145,17 @@ struct emu_conn {
     struct emu_map maps[RD_EMU_REGIONS_MAX]; /* by pool_off */
     uint32_t map_count;
     struct emu_ring_header *ring_header; /* NULL: granted no ring */
+    const uint64_t *fence;               /* its word; without a ring a zero */
+    bool write_back;                     /* a flush writes cache lines back */
     struct emu_bell *peer_bell;
 
     /* The endpoint thread's; it leaves them zero when it deletes the connection. */
     bool up, fenced, down_delivered;
+    bool plain; /* up, and operations need nothing besides: no model, no write-backs */
     int local_down; /* found down by a post: to be delivered */
     uint32_t outstanding;
     uint32_t flushes; /* of these; counted so that marks can be as strict as on every fabric */
-    uint32_t map_hint;
+    struct emu_window window[EMU_ACCESS_COUNT];
     struct emu_range ranges[EMU_RANGES];
     uint32_t range_count;
 };
@@ -149,19 +166,32 @@ struct emu_notice {
     uint32_t conn;
     uint32_t size, data_off; /* data in `frame` */
     uint64_t generation;
+    uint64_t due_ns; /* the endpoint thread's; with a model only */
     _Alignas(64) uint8_t frame[RD_EMU_FRAME_SIZE_MAX];
 };
 
 struct emu_completion {
     uint64_t wr_id;
-    uint32_t conn;
-    int status;
+    struct emu_conn *conn;
+    uint64_t due_ns; /* with a model only */
     bool flush;
+};
+
+/* The model of a network (rd_fabric_config). */
+struct emu_model {
+    bool on;
+    uint32_t rtt_ns, mbps; /* mbps 0: bytes take no time */
+    /* Of an endpoint: its port is busy until port_ns and port_rest / mbps. */
+    uint64_t port_ns, port_rest;
+    uint64_t last_due_ns; /* of what was posted last: due times never go back */
+    uint64_t seen;        /* notices before this one have their due_ns */
 };
 
 struct emu_fabric {
     struct rd_fabric base;
     void (*flush_line)(const void *line);
+    bool write_back; /* whatever the durability */
+    struct emu_model model;
     uint32_t endpoints;
 };
 
@@ -193,16 +223,21 @@ struct emu_ep {
 
     /* The endpoint thread's: completions, in post order. */
     struct emu_completion *completions;
-    uint32_t completion_size; /* a power of two */
+    uint64_t completion_mask; /* their number, a power of two, minus 1 */
     uint64_t completion_head, completion_tail;
+    bool unordered;   /* something was written since the last full barrier */
+    bool written_back; /* cache lines were written back since the last store barrier */
     uint32_t local_downs, deleted;
     uint64_t taken; /* notices given to the user; released at the next poll */
+    struct emu_model model;
 
-    /* Shared, atomic. */
-    struct emu_notice *notices;
+    /* Shared, atomic. A line of their own, as the watcher changes them. */
+    _Alignas(RD_CACHE_LINE) struct emu_notice *notices;
     uint64_t head, tail;
     uint32_t stalled; /* the watcher waits for room */
     uint32_t woken;   /* rd_ep_wake() since the last sleep */
+    int wake_fd;      /* of rd_ep_fd(); -1: nobody has asked for it */
+    uint32_t rung;    /* it has been written since the last arm */
     uint32_t stopping;
 
     pthread_mutex_t lock;
@@ -224,8 +259,19 @@ static inline struct emu_region *emu_region(struct rd_region *r)
 }
 static inline struct emu_ep *emu_conn_ep(const struct emu_conn *c) { return emu_ep(c->base.ep); }
 
-/* Orders all earlier loads and stores before all later ones, write-backs included. */
-static inline void emu_full_barrier(void) { __asm__ volatile("mfence" ::: "memory"); }
+/* Orders all earlier loads and stores before all later ones: a locked instruction does, and takes a
+ * quarter of an mfence's time. Of write-backs it says nothing: emu_store_barrier() first. */
+static inline void emu_full_barrier(void)
+{
+    __asm__ volatile("lock; orl $0, -4(%%rsp)" ::: "memory", "cc");
+}
+/* All earlier write-backs are done before any later store. */
+static inline void emu_store_barrier(void) { __asm__ volatile("sfence" ::: "memory"); }
+
+static inline bool emu_is_fenced(const struct emu_conn *c)
+{
+    return __atomic_load_n(c->fence, __ATOMIC_ACQUIRE) != 0;
+}
 
 static inline enum emu_state emu_state(const struct emu_conn *c)
 {
@@ -247,6 +293,8 @@ struct emu_conn *rd_emu_conn_claim(struct emu_ep *ep, bool reuse);
 void rd_emu_conn_release(struct emu_conn *c, enum emu_state state);
 /* Set `sleeping` to 0 and wake who sleeps on it. Returns whether that took a system call. */
 bool rd_emu_bell_ring(struct emu_bell *bell);
+/* The same for an endpoint of this process, whose user may be asleep on its descriptor instead. */
+void rd_emu_ep_ring(struct emu_ep *ep);
 void rd_emu_close(int fd);
 int rd_emu_own_fd(int fd); /* counts a descriptor just made; passes errors (< 0) on as -errno */
 void *rd_emu_map(int fd, uint64_t off, size_t size, int protection); /* NULL and errno */
@@ -287,6 +335,7 @@ int rd_emu_map_grant(struct emu_conn *c, const uint8_t *payload, uint32_t size, 
     uint32_t fd_count, uint32_t *ret_welcome_off);
 void rd_emu_unmap_all(struct emu_conn *c);
 int rd_emu_add_map(struct emu_conn *c, const struct emu_map *map); /* keeps the order */
+extern const uint64_t rd_emu_no_fence; /* of connections without a ring: zero */
 
 /* rd_emu_data.c */
 int rd_emu_read(struct rd_conn *c, uint64_t wr_id, uint64_t remote, void *local, uint32_t size,
@@ -299,6 +348,19 @@ int rd_emu_flush(struct rd_conn *c, uint64_t wr_id, uint64_t remote, uint32_t si
 int rd_emu_mark(struct rd_conn *c, uint64_t wr_id, uint64_t remote, uint64_t value, unsigned flags);
 /* Whether the connection may be used; else the error that posts and sends return. */
 int rd_emu_check_alive(struct emu_conn *c);
+/* The fence word was seen set: the connection is down from now on, and poll says so once. */
+void rd_emu_mark_fenced(struct emu_conn *c);
+
+/* rd_emu_poll.c */
+uint32_t rd_emu_poll(struct rd_ep *ep, struct rd_event *events, uint32_t max);
+
+/* rd_emu_model.c; only where the model is on */
+/* `size` bytes of payload are posted: when the operation is due. */
+uint64_t rd_emu_model_post(const struct emu_conn *c, uint32_t size);
+/* Give the notices that came since the last call their due time. */
+void rd_emu_model_see(struct emu_ep *ep, uint64_t now);
+/* When the first completion or notice that nobody has polled is due; UINT64_MAX: there is none. */
+uint64_t rd_emu_model_due(const struct emu_ep *ep);
 
 /* rd_emu_cpu.c */
 void (*rd_emu_choose_flush(void))(const void *line);

@@ -341,14 +341,14 @@ int rd_emu_fence(struct rd_conn *rd_conn)
     return 0;
 }
 
-/* Operations complete at post: what is left is to forget the completions nobody has polled. */
+/* Operations run at post: what is left is to forget the completions nobody has polled. */
 static void drop_completions(struct emu_conn *c)
 {
     struct emu_ep *ep = emu_conn_ep(c);
-    uint64_t mask = ep->completion_size - 1;
+    uint64_t mask = ep->completion_mask;
     uint64_t to = ep->completion_tail;
     for (uint64_t i = ep->completion_tail; i != ep->completion_head; i++) {
-        if (ep->completions[i & mask].conn != c->index)
+        if (ep->completions[i & mask].conn != c)
             ep->completions[to++ & mask] = ep->completions[i & mask];
     }
     ep->completion_head = to;
@@ -366,8 +366,8 @@ void rd_emu_conn_delete(struct rd_conn *rd_conn)
         c->local_down = 0;
         ep->local_downs--;
     }
-    c->up = c->fenced = c->down_delivered = false;
-    c->map_hint = 0;
+    c->up = c->plain = c->fenced = c->down_delivered = false;
+    memset(c->window, 0, sizeof(c->window));
     c->range_count = 0;
     c->base.user = NULL;
     (void)pthread_mutex_lock(&ep->lock);
@@ -441,6 +441,7 @@ int rd_emu_loopback(struct rd_ep *rd_ep, struct rd_region *const *regions, uint3
         return err;
     }
     c->up = true;
+    c->plain = !ep->model.on;
     emu_set_state(c, EMU_LOOPBACK);
     *ret_conn = &c->base;
     return 0;

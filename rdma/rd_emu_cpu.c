@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * rd_emu_cpu.c: write-back of one cache line by the best instruction this CPU has. The caller
- * orders with emu_full_barrier(), which waits for all of them.
+ * orders with emu_store_barrier(), which waits for all of them.
  */
 #include <cpuid.h>
 #include <immintrin.h>

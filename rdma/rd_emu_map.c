@@ -26,6 +26,8 @@
 
 #define DEVDAX_ALIGNMENT (UINT64_C(2) << 20)
 
+const uint64_t rd_emu_no_fence = 0;
+
 int rd_emu_reopen(int fd)
 {
     char path[40];
@@ -188,6 +190,8 @@ void rd_emu_unmap_all(struct emu_conn *c)
     }
     c->map_count = 0;
     c->ring_header = NULL;
+    c->fence = &rd_emu_no_fence;
+    c->write_back = false;
 }
 
 /* What is being mapped: the passed files, opened again. */
@@ -198,6 +202,19 @@ struct grant {
     int files[RD_EMU_FILES_MAX];
     struct stat stats[RD_EMU_FILES_MAX];
 };
+
+/* Is it persistent memory that programs map directly: devdax, or a file on fsdax? */
+static bool is_dax(int fd, const struct stat *st)
+{
+    if (S_ISCHR(st->st_mode))
+        return true;
+    /* Nothing else can be mapped so. */
+    void *page = mmap(NULL, EMU_PAGE_SIZE, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+    if (page == MAP_FAILED)
+        return false;
+    (void)munmap(page, EMU_PAGE_SIZE);
+    return true;
+}
 
 static int open_files(struct grant *g, const int *fds, uint32_t count)
 {
@@ -255,6 +272,18 @@ static int map_file(const struct grant *g, uint32_t file, struct emu_map *map)
     return 0;
 }
 
+/* Whether what is written is durable only when its cache lines are written back. What is to survive
+ * no more than processes survives in the caches. A pool on persistent memory survives the host. */
+static bool needs_write_back(const struct grant *g, uint16_t file)
+{
+    const struct emu_conn *c = g->conn;
+    if (emu_conn_ep(c)->fabric->write_back || c->base.durability == RD_DURABILITY_APM ||
+        c->base.durability == RD_DURABILITY_GPSPM)
+        return true;
+    return c->base.durability != RD_DURABILITY_EADR && file != RD_EMU_NO_FILE &&
+           is_dax(g->files[file], &g->stats[file]);
+}
+
 /* Check one region of the accept frame and map it. */
 static int map_region(const struct grant *g, const struct rd_emu_region_wire *wire)
 {
@@ -295,7 +324,9 @@ static int map_region(const struct grant *g, const struct rd_emu_region_wire *wi
     }
     if (map.ring) {
         c->ring_header = (struct emu_ring_header *)(void *)map.base;
+        c->fence = &c->ring_header->fence;
         c->base.durability = (enum rd_durability)durability;
+        c->write_back = needs_write_back(g, le16_get(wire->file));
         if (map.mapped == NULL)
             __atomic_fetch_add(&c->ring_header->users, 1, __ATOMIC_SEQ_CST);
     }

@@ -490,7 +490,7 @@ static void *run(void *arg)
         due = attend_all(ep, now);
         (void)pthread_mutex_unlock(&ep->lock);
         if (head != __atomic_load_n(&ep->head, __ATOMIC_RELAXED))
-            (void)rd_emu_bell_ring(ep->bell);
+            rd_emu_ep_ring(ep);
     }
     return NULL;
 }

@@ -14,7 +14,8 @@
  * Sleeping: what can wake us are descriptors in one epoll set, all level-triggered, so that nothing
  * that came before the wait is lost; ep_arm() takes old notices of completions and asks for new
  * ones. rd_ep_wake() from other threads: it stores `woken`, then loads `sleeping`; the sleeper
- * stores `sleeping`, then loads `woken`. One of both sees the other.
+ * stores `sleeping`, then loads `woken`. One of both sees the other. Who sleeps on the set himself
+ * (rd_ep_fd) has a timer in it, for deadlines and for what must not be slept on.
  */
 #include "rdma/rd_rpma.h"
 
@@ -24,6 +25,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "rdma/rd_emu.h"
@@ -101,6 +103,70 @@ static uint32_t take_queued(struct nic_ep *ep, struct rd_event *events, uint32_t
     return n;
 }
 
+/* ---- descriptors, counted ---- */
+
+static int own_fd(int fd, int *ret_fd)
+{
+    if (fd < 0)
+        return cn_fail(-errno, "cannot make a descriptor: %s", strerror(errno));
+    rd_live_change(RD_LIVE_DESCRIPTOR, 1);
+    *ret_fd = fd;
+    return 0;
+}
+
+static void close_fd(int fd)
+{
+    if (fd < 0)
+        return;
+    (void)close(fd);
+    rd_live_change(RD_LIVE_DESCRIPTOR, -1);
+}
+
+/* ---- who has woken us ---- */
+
+/* Let the timer wake who sleeps on the descriptor: at a time, 1: at once. */
+static void set_timer(const struct nic_ep *ep, uint64_t ns)
+{
+    struct itimerspec at = {.it_value = {
+        .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)}};
+    (void)timerfd_settime(ep->timer_fd, 0, &at, NULL);
+}
+
+/* Who has woken us is looked at in the next poll. */
+static int note_wakers(struct nic_ep *ep)
+{
+    struct epoll_event events[WAKERS_MAX];
+    int n = epoll_wait(ep->epoll_fd, events, WAKERS_MAX, 0);
+    ep->counters.syscalls++;
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.u32 != WATCH_NO_CONNECTION)
+            nic_set_busy(&ep->conns[events[i].data.u32]);
+    }
+    return n;
+}
+
+static void take_wake(struct nic_ep *ep)
+{
+    uint64_t count;
+    ssize_t size = read(ep->wake_fd, &count, sizeof(count));
+    (void)size;
+    ep->counters.syscalls++;
+}
+
+/* A poll since the arm: before its user sleeps on the descriptor, or after. */
+static void take_wakers(struct nic_ep *ep)
+{
+    if (note_wakers(ep) <= 0)
+        return;
+    ep->armed = false;
+    ep->look_due = true;
+    set_timer(ep, 0);
+    ep->counters.syscalls++;
+    __atomic_store_n(&ep->sleeping, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&ep->woken, 0, __ATOMIC_SEQ_CST);
+    take_wake(ep);
+}
+
 /* ---- poll ---- */
 
 static void return_receives(struct nic_ep *ep)
@@ -148,6 +214,8 @@ static uint32_t poll_events(struct rd_ep *rd_ep, struct rd_event *events, uint32
     struct nic_ep *ep = nic_ep(rd_ep);
     if (ep->receives_due)
         return_receives(ep);
+    if (CN_UNLIKELY(ep->armed))
+        take_wakers(ep);
     uint32_t n = 0;
     if (CN_UNLIKELY(nic_events_queued(ep)))
         n = take_queued(ep, events, max);
@@ -167,6 +235,8 @@ static uint32_t poll_events(struct rd_ep *rd_ep, struct rd_event *events, uint32
         n += take_queued(ep, events + n, max - n);
     for (uint32_t i = 0; i < n && !ep->receives_due; i++)
         ep->receives_due = events[i].type == RD_EV_MESSAGE;
+    if (CN_UNLIKELY(ep->armed) && (nic_events_queued(ep) || ep->unfinished || ep->deleted != 0))
+        set_timer(ep, 1); /* no time to sleep */
     return n;
 }
 
@@ -188,18 +258,29 @@ static void ep_arm(struct rd_ep *rd_ep)
     __atomic_store_n(&ep->sleeping, 1, __ATOMIC_SEQ_CST);
     if (ep->device != NULL)
         rd_rpma_arm(ep);
+    if (CN_LIKELY(ep->timer_fd < 0))
+        return;
+    uint64_t now = cn_now_ns(ep->env);
+    bool due = __atomic_load_n(&ep->woken, __ATOMIC_SEQ_CST) != 0 || ep->next_timer_ns <= now;
+    set_timer(ep, due ? 1 : cn_min64(ep->next_timer_ns - now, SLEEP_NS_MAX));
+    ep->counters.syscalls++;
+    ep->armed = true;
 }
 
-/* Who has woken us is looked at in the next poll. */
-static void note_wakers(struct nic_ep *ep)
+static int ep_fd(struct rd_ep *rd_ep)
 {
-    struct epoll_event events[WAKERS_MAX];
-    int n = epoll_wait(ep->epoll_fd, events, WAKERS_MAX, 0);
-    ep->counters.syscalls++;
-    for (int i = 0; i < n; i++) {
-        if (events[i].data.u32 != WATCH_NO_CONNECTION)
-            nic_set_busy(&ep->conns[events[i].data.u32]);
+    struct nic_ep *ep = nic_ep(rd_ep);
+    if (ep->timer_fd < 0) {
+        int rc = own_fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), &ep->timer_fd);
+        if (rc == 0)
+            rc = rd_rpma_watch(ep, ep->timer_fd, NULL, true);
+        if (rc != 0) {
+            close_fd(ep->timer_fd);
+            ep->timer_fd = -1;
+            return rc;
+        }
     }
+    return ep->epoll_fd;
 }
 
 static void ep_sleep(struct rd_ep *rd_ep, uint64_t deadline_ns)
@@ -217,15 +298,12 @@ static void ep_sleep(struct rd_ep *rd_ep, uint64_t deadline_ns)
         ep->counters.syscalls++;
     }
     if (ready)
-        note_wakers(ep);
+        (void)note_wakers(ep);
     ep->look_due = true;
+    ep->armed = false;
     __atomic_store_n(&ep->sleeping, 0, __ATOMIC_SEQ_CST);
-    if (__atomic_exchange_n(&ep->woken, 0, __ATOMIC_SEQ_CST) != 0 || ready) {
-        uint64_t count;
-        ssize_t size = read(ep->wake_fd, &count, sizeof(count));
-        (void)size;
-        ep->counters.syscalls++;
-    }
+    if (__atomic_exchange_n(&ep->woken, 0, __ATOMIC_SEQ_CST) != 0 || ready)
+        take_wake(ep);
 }
 
 static void ep_wake(struct rd_ep *rd_ep)
@@ -341,23 +419,6 @@ int rd_rpma_ep_bind(struct nic_ep *ep, struct ibv_context *verbs)
 
 /* ---- endpoint ---- */
 
-static int own_fd(int fd, int *ret_fd)
-{
-    if (fd < 0)
-        return cn_fail(-errno, "cannot make a descriptor: %s", strerror(errno));
-    rd_live_change(RD_LIVE_DESCRIPTOR, 1);
-    *ret_fd = fd;
-    return 0;
-}
-
-static void close_fd(int fd)
-{
-    if (fd < 0)
-        return;
-    (void)close(fd);
-    rd_live_change(RD_LIVE_DESCRIPTOR, -1);
-}
-
 static struct nic_op *cut(struct nic_queue *queue, uint32_t size, struct nic_op *from)
 {
     queue->op = from;
@@ -405,6 +466,7 @@ static void ep_free(struct nic_ep *ep)
     unbind(ep);
     rd_rpma_cm_close(ep);
     rd_rpma_block_delete(ep);
+    close_fd(ep->timer_fd);
     close_fd(ep->wake_fd);
     close_fd(ep->epoll_fd);
     if (ep->conns != NULL)
@@ -471,7 +533,7 @@ static int ep_open(
     ep->env = config->env;
     ep->connections_max = config->connections_max;
     ep->outstanding_max = config->outstanding_max;
-    ep->log_listen_fd = ep->epoll_fd = ep->wake_fd = ep->look_fd = -1;
+    ep->log_listen_fd = ep->epoll_fd = ep->wake_fd = ep->look_fd = ep->timer_fd = -1;
     ep->next_timer_ns = UINT64_MAX;
     (void)snprintf(ep->name, sizeof(ep->name), "%s", config->name != NULL ? config->name : "?");
     if (config->address != NULL)
@@ -533,6 +595,7 @@ static const struct rd_ops rpma_ops = {
     .ep_arm = ep_arm,
     .ep_sleep = ep_sleep,
     .ep_wake = ep_wake,
+    .ep_fd = ep_fd,
     .ep_look = ep_look,
     .listen = rd_rpma_listen,
     .region_new = rd_rpma_region_new,

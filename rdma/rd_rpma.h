@@ -398,6 +398,8 @@ struct nic_ep {
     bool listening;     /* rd_rpma_listen() has succeeded */
     uint32_t log_leaks; /* ids that librpma lost: the log listener is to be renewed */
     int epoll_fd, wake_fd;
+    int timer_fd; /* since rd_ep_fd(): timers for who sleeps on epoll_fd himself; else -1 */
+    bool armed;   /* somebody may: polls look for what has woken him */
     int look_fd; /* epoll of the descriptors of events (rdma_cm, log listener, log connections); it
                   * is watched by epoll_fd itself */
     uint64_t passive_ns; /* 0: NIC_PASSIVE_NS; tests shorten it */

@@ -457,6 +457,7 @@ static void on_accept(struct nic_conn *c, const uint8_t *payload, uint32_t size)
     c->welcome_size = le32_get(accept.welcome_size);
     memcpy(c->welcome, payload + welcome_off, c->welcome_size);
     c->message_atomics = accept.message_atomics != 0;
+    c->base.cas_orders_reads = !c->message_atomics; /* one word, one queue pair: choose_qp() */
     if (c->message_atomics) {
         become_ready(c);
     } else if (!nic_conn_ep(c)->device->has_atomics) {

@@ -24,6 +24,7 @@ struct offline_pool {
     struct txn_part part;
     bool part_open;
     bool damaged; /* a marked record does not check: `text` of its report says which */
+    bool busy;    /* a peer's process may still write into a ring's memory */
 };
 struct offline {
     const struct rec_offline_options *options;
@@ -84,6 +85,7 @@ static int revoke_rings(struct offline *o, struct offline_pool *p)
         if (error != 0)
             return error;
         error = rd_ring_revoke(ring, &busy);
+        p->busy = p->busy || busy;
         rd_region_delete(ring);
         if (error != 0)
             return error;
@@ -98,7 +100,9 @@ static int scan_pool(struct offline *o, struct offline_pool *p)
         struct txn_part_slot *slot = &p->part.slot[i];
         if (slot->media.state == PM_SLOT_FREE)
             continue;
-        int error = txn_part_scan(&p->part, slot);
+        /* In a dry run a node may be at work on the file. */
+        bool still = !p->busy && !o->options->dry_run;
+        int error = still ? txn_part_scan_still(&p->part, slot) : txn_part_scan(&p->part, slot);
         if (error == 0 && !o->options->dry_run)
             error = txn_part_seal(&p->part, slot);
         if (error != 0)

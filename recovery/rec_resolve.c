@@ -247,7 +247,7 @@ static void find_doubts(struct rec_node *node)
     uint64_t now = rec_now(node);
     for (uint32_t i = 1; i < node->part.slot_count; i++) {
         struct txn_part_slot *slot = node->slot[i].part;
-        if (slot->unresolved == 0 || node->slot[i].stuck)
+        if (slot->count[TXN_ENTRY_FOUND] == 0 || node->slot[i].stuck)
             continue;
         for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
             struct txn_entry *entry = txn_part_find(&node->part, slot, seq);

@@ -252,7 +252,10 @@ static int scan_rings(struct rec_node *node)
         struct txn_part_slot *slot = &node->part.slot[i];
         if (slot->media.state == PM_SLOT_FREE)
             continue;
-        int error = txn_part_scan(&node->part, slot);
+        /* Where no peer can write any more, records are used where they lie. */
+        bool still = !node->slot[i].quarantined && !CN_MUTANT(n_no_start_revoke);
+        int error = still ? txn_part_scan_still(&node->part, slot)
+                          : txn_part_scan(&node->part, slot);
         if (error == 0)
             error = txn_part_seal(&node->part, slot);
         if (error != 0)
@@ -278,14 +281,10 @@ static int replay(struct rec_node *node)
 {
     uint64_t begin = rec_now(node);
     for (uint32_t i = 1; i < node->part.slot_count; i++) {
-        struct txn_part_slot *slot = &node->part.slot[i];
-        for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
-            const struct txn_entry *entry = txn_part_find(&node->part, slot, seq);
-            node->stats.records_replayed += entry != NULL && entry->state == TXN_ENTRY_COMMITTED;
-            node->stats.releases_redone += entry != NULL && entry->state == TXN_ENTRY_APPLIED;
-            node->stats.records_in_doubt_at_start += entry != NULL &&
-                entry->state == TXN_ENTRY_FOUND;
-        }
+        const struct txn_part_slot *slot = &node->part.slot[i];
+        node->stats.records_replayed += slot->count[TXN_ENTRY_COMMITTED];
+        node->stats.releases_redone += slot->count[TXN_ENTRY_APPLIED];
+        node->stats.records_in_doubt_at_start += slot->count[TXN_ENTRY_FOUND];
     }
     txn_part_finish_aborted(&node->part);
     while (txn_part_apply(&node->part) != 0)

@@ -120,5 +120,5 @@ uint64_t bn_ctx_counters(const struct cairn_ctx *ctx, struct rd_counters *ret)
 
 uint32_t bn_ctx_record_size(const struct cairn_ctx *ctx, uint32_t node)
 {
-    return ctx->peer[node].rec.size;
+    return ctx->tx[0].rec[node].size;
 }

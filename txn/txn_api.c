@@ -33,6 +33,14 @@ int txn_cluster_open(struct txn_config *config, struct rd_fabric *fabric, const 
         }
         memcpy(&cluster->options, options, cn_min64(options->size, sizeof(cluster->options)));
     }
+    if (cluster->options.inflight == 0)
+        cluster->options.inflight = defaults.inflight;
+    if (cluster->options.inflight > CAIRN_INFLIGHT_MAX) {
+        int rc = cn_fail(CAIRN_E_CONFIG, "options.inflight is %u: at most %u are allowed",
+            cluster->options.inflight, CAIRN_INFLIGHT_MAX);
+        free(cluster);
+        return rc;
+    }
     int rc = txn_cache_open(cluster->options.cache_entries, &cluster->cache);
     if (rc != 0) {
         free(cluster);
@@ -97,18 +105,6 @@ int cairn_table(struct cairn *cluster, const char *name, uint32_t *ret_table)
 
 /* ---- context ---- */
 
-static inline void enter(struct cairn_ctx *ctx)
-{
-    CAIRN_DASSERT(!ctx->inside); /* two threads in one context */
-    ctx->inside = true;
-}
-
-static inline int leave(struct cairn_ctx *ctx, int rc)
-{
-    ctx->inside = false;
-    return rc;
-}
-
 int cairn_ctx_open(struct cairn *cluster, struct cairn_ctx **ret_ctx)
 {
     return txn_ctx_open(cluster, cluster->env, ret_ctx);
@@ -120,11 +116,14 @@ void cairn_ctx_close(struct cairn_ctx **ctx_ptr)
 
     if (ctx == NULL)
         return;
-    enter(ctx);
-    if (ctx->tx_open)
-        txn_abort(&ctx->tx);
+    txn_enter(ctx);
+    txn_drain(ctx);
+    for (uint32_t i = 0; i < ctx->tx_count; i++) {
+        if (ctx->tx[i].open)
+            txn_abort(&ctx->tx[i]);
+    }
     txn_session_end(ctx, true);
-    (void)leave(ctx, 0);
+    (void)txn_leave(ctx, 0);
     txn_ctx_abandon(ctx_ptr);
 }
 
@@ -133,43 +132,26 @@ void cairn_ctx_close(struct cairn_ctx **ctx_ptr)
 CN_HOT
 int cairn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
 {
-    enter(ctx);
-    return leave(ctx, txn_begin(ctx, ret_tx));
+    txn_enter(ctx);
+    return txn_leave(ctx, txn_begin(ctx, ret_tx));
 }
 
-static inline int check_active(const struct cairn_tx *tx)
+int txn_check_active(const struct cairn_tx *tx)
 {
-    if (!tx->ctx->tx_open)
-        return cn_fail(CAIRN_E_STATE, "the transaction has ended");
+    int rc = txn_check_open(tx);
+
+    if (rc != 0)
+        return rc;
     if (tx->state != TXN_STATE_ACTIVE)
         return cn_fail(CAIRN_E_STATE, "the transaction failed (%s) and can only be aborted",
             cairn_error_name(tx->error));
+    if (CN_UNLIKELY(tx->ctx->shut))
+        return cn_fail(CAIRN_E_STATE, "the context is being closed");
     return 0;
 }
 
-CN_HOT
-int cairn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
+int txn_answer(const struct cairn_read *r, size_t *ret_size)
 {
-    enter(tx->ctx);
-    int rc = check_active(tx);
-    if (rc != 0)
-        return leave(tx->ctx, rc);
-    rc = count == 1 ? txn_get(tx, reads) : txn_get_many(tx, reads, count);
-    return leave(tx->ctx, rc == 0 ? 0 : txn_doom(tx, rc));
-}
-
-static inline int get_one(struct cairn_tx *tx, struct cairn_read *r, size_t *ret_size)
-{
-    enter(tx->ctx);
-    int rc = check_active(tx);
-    if (rc == 0) {
-        rc = txn_get(tx, r);
-        if (rc != 0)
-            rc = txn_doom(tx, rc);
-    }
-    (void)leave(tx->ctx, rc);
-    if (rc != 0)
-        return rc;
     if (r->status == CAIRN_E_NOT_FOUND)
         return cn_fail(CAIRN_E_NOT_FOUND, "%s", cairn_strerror(CAIRN_E_NOT_FOUND));
     *ret_size = r->value_size;
@@ -177,6 +159,30 @@ static inline int get_one(struct cairn_tx *tx, struct cairn_read *r, size_t *ret
         return cn_fail(CAIRN_E_BUFFER_SIZE, "the value has %zu bytes, the buffer %zu",
             r->value_size, r->buf_size);
     return r->status;
+}
+
+CN_HOT
+int cairn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
+{
+    txn_enter(tx->ctx);
+    int rc = txn_check_active(tx);
+    if (rc != 0)
+        return txn_leave(tx->ctx, rc);
+    rc = count == 1 ? txn_get(tx, reads) : txn_get_many(tx, reads, count);
+    return txn_leave(tx->ctx, rc == 0 ? 0 : txn_doom(tx, rc));
+}
+
+static inline int get_one(struct cairn_tx *tx, struct cairn_read *r, size_t *ret_size)
+{
+    txn_enter(tx->ctx);
+    int rc = txn_check_active(tx);
+    if (rc == 0) {
+        rc = txn_get(tx, r);
+        if (rc != 0)
+            rc = txn_doom(tx, rc);
+    }
+    (void)txn_leave(tx->ctx, rc);
+    return rc != 0 ? rc : txn_answer(r, ret_size);
 }
 
 CN_HOT
@@ -209,8 +215,8 @@ static int write_key(struct cairn_tx *tx, uint32_t table, const void *key, size_
 {
     struct txn_key *k;
 
-    enter(tx->ctx);
-    int rc = check_active(tx);
+    txn_enter(tx->ctx);
+    int rc = txn_check_active(tx);
     if (rc == 0 && (value_size > CAIRN_VALUE_SIZE_MAX || (value == NULL && value_size != 0)))
         rc = cn_fail(CAIRN_E_VALUE_SIZE, "a value of %zu bytes; at most %u are allowed", value_size,
             CAIRN_VALUE_SIZE_MAX);
@@ -218,7 +224,7 @@ static int write_key(struct cairn_tx *tx, uint32_t table, const void *key, size_
         rc = txn_set_key(tx, table, key, key_size, &k);
     if (rc == 0)
         rc = txn_set_write(tx, k, write, value, value_size);
-    return leave(tx->ctx, rc);
+    return txn_leave(tx->ctx, rc);
 }
 
 CN_HOT
@@ -236,28 +242,34 @@ int cairn_delete(struct cairn_tx *tx, uint32_t table, const void *key, size_t ke
 CN_HOT
 int cairn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
 {
-    enter(tx->ctx);
-    if (!tx->ctx->tx_open) {
+    txn_enter(tx->ctx);
+    int rc = txn_check_open(tx);
+    if (CN_UNLIKELY(rc != 0)) {
         *ret_outcome = CAIRN_OUTCOME_NONE;
-        return leave(tx->ctx, cn_fail(CAIRN_E_STATE, "the transaction has ended"));
+        return txn_leave(tx->ctx, rc);
     }
-    return leave(tx->ctx, txn_commit(tx, ret_outcome));
+    return txn_leave(tx->ctx, txn_commit(tx, ret_outcome));
 }
 
 void cairn_abort(struct cairn_tx *tx)
 {
-    enter(tx->ctx);
-    if (tx->ctx->tx_open)
+    txn_enter(tx->ctx);
+    if (CN_UNLIKELY(tx->busy))
+        txn_await_lane(tx);
+    if (tx->open)
         txn_abort(tx);
-    (void)leave(tx->ctx, 0);
+    (void)txn_leave(tx->ctx, 0);
 }
 
 /* ---- tokens ---- */
 
 int cairn_tx_token(struct cairn_tx *tx, char token[CAIRN_TOKEN_SIZE])
 {
-    enter(tx->ctx);
-    int rc = check_active(tx);
+    txn_enter(tx->ctx);
+    int rc = txn_check_active(tx);
+    if (rc == 0 && !tx->has_token && tx->ctx->tx_open != 1)
+        rc = cn_fail(CAIRN_E_STATE,
+            "a transaction takes its token while it is the only one open in its context");
     if (rc == 0 && !tx->has_token) {
         rc = txn_token_take(tx);
         if (rc != 0)
@@ -265,7 +277,7 @@ int cairn_tx_token(struct cairn_tx *tx, char token[CAIRN_TOKEN_SIZE])
     }
     if (rc == 0)
         txn_token_format(&tx->token, &tx->ctx->cluster->config->cluster, token);
-    return leave(tx->ctx, rc);
+    return txn_leave(tx->ctx, rc);
 }
 
 int cairn_ctx_token(struct cairn_ctx *ctx, char token[CAIRN_TOKEN_SIZE])
@@ -281,11 +293,11 @@ int cairn_resolve(struct cairn_ctx *ctx, const char *token, enum cairn_outcome *
     struct txn_token t;
 
     *ret_outcome = CAIRN_OUTCOME_NONE;
-    enter(ctx);
-    if (ctx->tx_open)
-        return leave(ctx, cn_fail(CAIRN_E_STATE, "this context has an open transaction"));
+    txn_enter(ctx);
+    if (ctx->running != NULL ? ctx->running->open : ctx->tx_open == ctx->tx_count)
+        return txn_leave(ctx, cn_fail(CAIRN_E_STATE, "this context has an open transaction"));
     int rc = txn_token_parse(token, &ctx->cluster->config->cluster, &t);
     if (rc == 0)
         rc = txn_resolve(ctx, &t, txn_op_deadline(ctx), ret_outcome);
-    return leave(ctx, rc);
+    return txn_leave(ctx, rc);
 }

@@ -15,6 +15,8 @@
 #include "txn/txn_part.h"
 #include "txn/txn_part_internal.h"
 
+#define AHEAD 8u /* records whose objects are on their way into the cache */
+
 static void reject(struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry)
 {
     cn_log(part->env, CN_LOG_ERROR, "slot %u sequence %llu is set aside: %s", slot->media.number,
@@ -26,24 +28,37 @@ static void reject(struct txn_part *part, struct txn_part_slot *slot, struct txn
     txn_part_set_state(slot, entry, TXN_ENTRY_REJECTED);
 }
 
+/* Add what a slot has to the batch. */
+static void gather_slot(struct txn_part *part, struct txn_part_slot *slot)
+{
+    uint64_t seq = cn_max64(slot->next_apply, slot->media.position_seq + 1);
+
+    for (; part->batch_count < TXN_BATCH_MAX && seq <= slot->seq_max; seq++) {
+        struct txn_entry *entry = txn_part_find(part, slot, seq);
+        if (entry == NULL ||
+            (entry->state != TXN_ENTRY_COMMITTED && entry->state != TXN_ENTRY_APPLIED))
+            continue;
+        part->batch[part->batch_count].slot = slot;
+        part->batch[part->batch_count].entry = entry;
+        part->batch_count++;
+    }
+    slot->next_apply = seq <= slot->seq_max ? seq : UINT64_MAX;
+}
+
+/* In order of slots, but that none waits for ever behind others that are always full. */
 static void gather(struct txn_part *part)
 {
+    uint32_t i = part->turn;
+
     part->batch_count = 0;
-    for (uint32_t i = 1; i < part->slot_count; i++) {
+    for (uint32_t n = 1; n < part->slot_count && part->batch_count < TXN_BATCH_MAX; n++) {
         struct txn_part_slot *slot = &part->slot[i];
-        if (slot->unresolved == 0)
-            continue;
-        for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
-            struct txn_entry *entry = txn_part_find(part, slot, seq);
-            if (entry == NULL ||
-                (entry->state != TXN_ENTRY_COMMITTED && entry->state != TXN_ENTRY_APPLIED))
-                continue;
-            part->batch[part->batch_count].slot = slot;
-            part->batch[part->batch_count].entry = entry;
-            if (++part->batch_count == TXN_BATCH_MAX)
-                return;
-        }
+        if (slot->count[TXN_ENTRY_COMMITTED] + slot->count[TXN_ENTRY_APPLIED] != 0)
+            gather_slot(part, slot);
+        i = i + 1 < part->slot_count ? i + 1 : 1;
     }
+    if (part->batch_count == TXN_BATCH_MAX)
+        part->turn = i;
 }
 
 static void persist_found(struct txn_part *part)
@@ -62,20 +77,33 @@ static void persist_found(struct txn_part *part)
         pm_fence(&part->pool->pm, CN_STEP_a_found);
 }
 
+/* Also behind a fence: only a crash can leave a body half stored. */
+static enum pm_apply_mode mode_of(const struct txn_part *part, const struct txn_part_slot *slot)
+{
+    return slot->media.incarnation == part->pool->incarnation ? PM_APPLY_LIVE : PM_APPLY_REPLAY;
+}
+
+/* Its objects lie anywhere: fetched while the ones before it are worked on. */
+static void look_ahead(const struct txn_part *part, uint32_t i)
+{
+    if (i < part->batch_count && part->batch[i].entry->state == TXN_ENTRY_COMMITTED)
+        pm_apply_prefetch(part->store, &part->batch[i].entry->record);
+}
+
 /* Each record is checked right before its body is stored, so that it sees what the one before it
  * did. */
 static void store_bodies(struct txn_part *part)
 {
+    for (uint32_t i = 0; i < AHEAD; i++)
+        look_ahead(part, i);
     for (uint32_t i = 0; i < part->batch_count; i++) {
         struct txn_part_slot *slot = part->batch[i].slot;
         struct txn_entry *entry = part->batch[i].entry;
+        look_ahead(part, i + AHEAD);
         if (entry->state != TXN_ENTRY_COMMITTED)
             continue;
-        /* Also behind a fence: only a crash can leave a body half stored. */
-        enum pm_apply_mode mode = slot->media.incarnation == part->pool->incarnation
-            ? PM_APPLY_LIVE
-            : PM_APPLY_REPLAY;
-        if (pm_apply_check(part->store, &entry->record, slot->media.number, mode) != 0)
+        if (pm_apply_check(
+                part->store, &entry->record, slot->media.number, mode_of(part, slot)) != 0)
             reject(part, slot, entry);
         else
             pm_apply_body(part->store, &entry->record);
@@ -98,12 +126,21 @@ static void release_early(struct txn_part *part)
             pm_apply_release(part->store, &part->batch[i].entry->record);
 }
 
+/* In runs: eight states share a line. */
 static void set_applied(struct txn_part *part)
 {
-    for (uint32_t i = 0; i < part->batch_count; i++)
-        if (is_going(part->batch[i].entry))
-            pm_slot_set_applied(
-                part->pool, &part->batch[i].slot->media, part->batch[i].entry->seq);
+    for (uint32_t i = 0, run; i < part->batch_count; i += run) {
+        const struct txn_part_slot *slot = part->batch[i].slot;
+        uint64_t seq = part->batch[i].entry->seq;
+        run = 1;
+        if (!is_going(part->batch[i].entry))
+            continue;
+        while (i + run < part->batch_count && part->batch[i + run].slot == slot &&
+            part->batch[i + run].entry->seq == seq + run &&
+            is_going(part->batch[i + run].entry))
+            run++;
+        pm_slot_set_applied_run(part->pool, &slot->media, seq, run);
+    }
     if (!CN_MUTANT(n_no_applied_fence))
         pm_fence(&part->pool->pm, CN_STEP_a_applied);
 }
@@ -144,7 +181,7 @@ static bool advance(struct txn_part *part, struct txn_part_slot *slot)
         slot->media.position_seq++;
         if (entry->has_record)
             slot->media.position_off = cn_max64(slot->media.position_off, entry->end_off);
-        entry->state = TXN_ENTRY_NONE;
+        txn_part_set_state(slot, entry, TXN_ENTRY_NONE);
         moved = true;
     }
 }

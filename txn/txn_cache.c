@@ -43,8 +43,9 @@
 
 enum entry_state { ENTRY_FREE, ENTRY_NEW, ENTRY_LIVE, ENTRY_DYING };
 
+/* Two lines: what one thread updates does not take a neighbour's entry from another. */
 struct entry {
-    struct cds_lfht_node node;
+    _Alignas(128) struct cds_lfht_node node;
     struct rcu_head rcu;
     struct txn_cache *cache;
     _Atomic uint32_t next_free;
@@ -59,10 +60,12 @@ struct entry {
 struct txn_cache {
     struct cds_lfht *table;
     struct call_rcu_data *worker;
-    struct entry *entry;
+    struct entry *entry; /* in entry_memory */
     _Atomic uint32_t *near;
     uint32_t capacity, entry_count;
-    _Atomic uint64_t free_head; /* tag << 32 | index; the tag keeps a stale head from matching */
+    void *entry_memory;
+    /* Written by who inserts: on a line that no lookup needs. */
+    _Alignas(128) _Atomic uint64_t free_head; /* tag << 32 | index: a stale one matches no more */
     _Atomic uint32_t live;
     _Atomic uint32_t pending; /* wait for their grace period */
     _Atomic uint32_t hand;
@@ -157,7 +160,8 @@ static void evict_one(struct txn_cache *cache)
 
 /* ---- hints ---- */
 
-static void pack(uint64_t word[HINT_WORDS], uint64_t incarnation, const struct txn_hint *hint)
+static inline void pack(
+    uint64_t word[HINT_WORDS], uint64_t incarnation, const struct txn_hint *hint)
 {
     word[0] = incarnation;
     word[1] = hint->item;
@@ -167,8 +171,31 @@ static void pack(uint64_t word[HINT_WORDS], uint64_t incarnation, const struct t
     word[5] = (uint64_t)hint->item_size | (uint64_t)hint->class_ << 32;
 }
 
+/* The words, in a row without a loop. */
+static inline void put_words(struct entry *entry, const uint64_t word[HINT_WORDS])
+{
+    _Static_assert(HINT_WORDS == 6, "one line each");
+    atomic_store_explicit(&entry->word[0], word[0], memory_order_release);
+    atomic_store_explicit(&entry->word[1], word[1], memory_order_release);
+    atomic_store_explicit(&entry->word[2], word[2], memory_order_release);
+    atomic_store_explicit(&entry->word[3], word[3], memory_order_release);
+    atomic_store_explicit(&entry->word[4], word[4], memory_order_release);
+    atomic_store_explicit(&entry->word[5], word[5], memory_order_release);
+}
+
+static inline void get_words(const struct entry *entry, uint64_t word[HINT_WORDS])
+{
+    _Static_assert(HINT_WORDS == 6, "one line each");
+    word[0] = atomic_load_explicit(&entry->word[0], memory_order_acquire);
+    word[1] = atomic_load_explicit(&entry->word[1], memory_order_acquire);
+    word[2] = atomic_load_explicit(&entry->word[2], memory_order_acquire);
+    word[3] = atomic_load_explicit(&entry->word[3], memory_order_acquire);
+    word[4] = atomic_load_explicit(&entry->word[4], memory_order_acquire);
+    word[5] = atomic_load_explicit(&entry->word[5], memory_order_acquire);
+}
+
 /* False: somebody writes it now. */
-static bool begin_write(struct entry *entry, uint32_t *ret_sequence)
+static inline bool begin_write(struct entry *entry, uint32_t *ret_sequence)
 {
     *ret_sequence = atomic_load_explicit(&entry->sequence, memory_order_relaxed);
     return *ret_sequence % 2 == 0 &&
@@ -176,10 +203,10 @@ static bool begin_write(struct entry *entry, uint32_t *ret_sequence)
             memory_order_acquire, memory_order_relaxed);
 }
 
-static void end_write(struct entry *entry, uint32_t sequence, const uint64_t word[HINT_WORDS])
+static inline void end_write(
+    struct entry *entry, uint32_t sequence, const uint64_t word[HINT_WORDS])
 {
-    for (unsigned i = 0; i < HINT_WORDS; i++)
-        atomic_store_explicit(&entry->word[i], word[i], memory_order_release);
+    put_words(entry, word);
     atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
 }
 
@@ -199,8 +226,7 @@ static bool read_hint(struct entry *entry, uint64_t word[HINT_WORDS])
 {
     uint32_t before = atomic_load_explicit(&entry->sequence, memory_order_acquire);
 
-    for (unsigned i = 0; i < HINT_WORDS; i++)
-        word[i] = atomic_load_explicit(&entry->word[i], memory_order_acquire);
+    get_words(entry, word);
     return before % 2 == 0 &&
         before == atomic_load_explicit(&entry->sequence, memory_order_relaxed);
 }
@@ -211,13 +237,13 @@ struct key {
     uint64_t place, hash;
 };
 
-static _Atomic uint32_t *near_at(struct txn_cache *cache, const struct key *key)
+static inline _Atomic uint32_t *near_at(struct txn_cache *cache, const struct key *key)
 {
     uint64_t h = key->hash ^ key->place * UINT64_C(0x9e3779b97f4a7c15);
     return &cache->near[(h >> 32 ^ h) & (cache->capacity - 1)];
 }
 
-static struct entry *near_entry(struct txn_cache *cache, const struct key *key)
+static inline struct entry *near_entry(struct txn_cache *cache, const struct key *key)
 {
     return &cache->entry[atomic_load_explicit(near_at(cache, key), memory_order_relaxed)];
 }
@@ -241,24 +267,22 @@ static inline bool read_near(struct entry *entry, const struct key *key, uint64_
 
     if (!is_live_as(entry, key) || before % 2 != 0)
         return false;
-    for (unsigned i = 0; i < HINT_WORDS; i++)
-        word[i] = atomic_load_explicit(&entry->word[i], memory_order_acquire);
+    get_words(entry, word);
     return before == atomic_load_explicit(&entry->sequence, memory_order_relaxed);
 }
 
 /* False: it is not there; or somebody writes it, and the long way finds that out. */
-CN_HOT
-static bool write_near(struct entry *entry, const struct key *key, const uint64_t word[HINT_WORDS])
+static inline bool write_near(
+    struct entry *entry, const struct key *key, const uint64_t word[HINT_WORDS])
 {
-    uint64_t same[HINT_WORDS];
     uint32_t sequence;
 
     if (!is_live_as(entry, key) || !begin_write(entry, &sequence))
         return false;
     bool mine = is_live_as(entry, key);
-    for (unsigned i = 0; i < HINT_WORDS && !mine; i++)
-        same[i] = load(&entry->word[i]);
-    end_write(entry, sequence, mine ? word : same);
+    if (CN_LIKELY(mine))
+        put_words(entry, word);
+    atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
     return mine;
 }
 
@@ -289,6 +313,20 @@ static struct entry *look_up(struct txn_cache *cache, const struct key *key)
     return node == NULL ? NULL : caa_container_of(node, struct entry, node);
 }
 
+/* The long way. NULL: not there, or being written. */
+__attribute__((noinline)) static struct entry *find_far(
+    struct txn_cache *cache, const struct key *key, uint64_t word[HINT_WORDS])
+{
+    urcu_bp_read_lock();
+    struct entry *entry = look_up(cache, key);
+    if (entry != NULL)
+        bring_near(cache, key, entry);
+    if (entry != NULL && !read_hint(entry, word))
+        entry = NULL;
+    urcu_bp_read_unlock();
+    return entry;
+}
+
 CN_HOT
 bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
     uint64_t hash, struct txn_hint *ret_hint)
@@ -297,29 +335,18 @@ bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation
     uint64_t word[HINT_WORDS];
     struct entry *entry = near_entry(cache, &key);
 
-    if (!read_near(entry, &key, word)) {
-        urcu_bp_read_lock();
-        entry = look_up(cache, &key);
-        if (entry != NULL)
-            bring_near(cache, &key, entry);
-        if (entry != NULL && !read_hint(entry, word))
-            entry = NULL;
-        urcu_bp_read_unlock();
-        if (entry == NULL)
-            return false;
-    }
-    if (word[0] == 0 || word[0] != incarnation)
+    if (CN_UNLIKELY(!read_near(entry, &key, word)))
+        entry = find_far(cache, &key, word);
+    if (entry == NULL || word[0] == 0 || word[0] != incarnation)
         return false;
-    if (atomic_load_explicit(&entry->used, memory_order_relaxed) == 0)
+    if (CN_UNLIKELY(atomic_load_explicit(&entry->used, memory_order_relaxed) == 0))
         atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
-    *ret_hint = (struct txn_hint){
-        .item = word[1],
-        .version = word[2],
-        .bucket = word[3],
-        .bucket_version = word[4],
-        .item_size = (uint32_t)word[5],
-        .class_ = (uint8_t)(word[5] >> 32),
-    };
+    ret_hint->item = word[1];
+    ret_hint->version = word[2];
+    ret_hint->bucket = word[3];
+    ret_hint->bucket_version = word[4];
+    ret_hint->item_size = (uint32_t)word[5];
+    ret_hint->class_ = (uint8_t)(word[5] >> 32);
     return true;
 }
 
@@ -373,6 +400,19 @@ static void insert(struct txn_cache *cache, const struct key *key, const uint64_
     bring_near(cache, key, entry);
 }
 
+__attribute__((noinline)) static void put_far(
+    struct txn_cache *cache, const struct key *key, const uint64_t word[HINT_WORDS])
+{
+    urcu_bp_read_lock();
+    struct entry *entry = look_up(cache, key);
+    if (entry != NULL) {
+        (void)write_hint(entry, word);
+        bring_near(cache, key, entry);
+    } else
+        insert(cache, key, word);
+    urcu_bp_read_unlock();
+}
+
 CN_HOT
 void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
     uint64_t hash, const struct txn_hint *hint)
@@ -381,16 +421,8 @@ void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation,
     uint64_t word[HINT_WORDS];
 
     pack(word, incarnation, hint);
-    if (write_near(near_entry(cache, &key), &key, word))
-        return;
-    urcu_bp_read_lock();
-    struct entry *entry = look_up(cache, &key);
-    if (entry != NULL) {
-        (void)write_hint(entry, word);
-        bring_near(cache, &key, entry);
-    } else
-        insert(cache, &key, word);
-    urcu_bp_read_unlock();
+    if (CN_UNLIKELY(!write_near(near_entry(cache, &key), &key, word)))
+        put_far(cache, &key, word);
 }
 
 void txn_cache_drop(struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash)
@@ -435,15 +467,19 @@ static uint32_t round_up(uint32_t entries)
 
 int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
 {
-    struct txn_cache *cache = calloc(1, sizeof(*cache));
+    struct txn_cache *cache = aligned_alloc(_Alignof(struct txn_cache), sizeof(*cache));
 
     if (cache == NULL)
         goto err;
+    memset(cache, 0, sizeof(*cache));
     cache->capacity = round_up(entries);
     cache->entry_count = cache->capacity + cache->capacity / 8 + SPARE_MIN;
-    cache->entry = calloc(cache->entry_count, sizeof(struct entry));
-    if (cache->entry == NULL)
+    /* Zeros that the system has not handed out yet cost nothing; so no aligned_alloc(). */
+    cache->entry_memory = calloc(cache->entry_count + 1u, sizeof(struct entry));
+    if (cache->entry_memory == NULL)
         goto err_cache;
+    cache->entry = (struct entry *)(void *)((uint8_t *)cache->entry_memory +
+        (-(uintptr_t)cache->entry_memory & (_Alignof(struct entry) - 1)));
     cache->near = calloc(cache->capacity, sizeof(*cache->near));
     if (cache->near == NULL)
         goto err_entry;
@@ -473,7 +509,7 @@ err_table:
 err_near:
     free(cache->near);
 err_entry:
-    free(cache->entry);
+    free(cache->entry_memory);
 err_cache:
     free(cache);
 err:
@@ -498,7 +534,7 @@ void txn_cache_close(struct txn_cache **cache)
     CAIRN_ASSERT(rc == 0);
     urcu_bp_call_rcu_data_free(c->worker);
     free(c->near);
-    free(c->entry);
+    free(c->entry_memory);
     free(c);
     *cache = NULL;
 }

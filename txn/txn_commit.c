@@ -21,8 +21,8 @@ static enum txn_event failed(struct cairn_tx *tx, int error)
 {
     if (tx->error == 0) {
         tx->error = error;
-        snprintf(tx->error_text, sizeof(tx->error_text), "%s",
-            error == CAIRN_E_CONFLICT ? cairn_strerror(error) : cairn_last_error());
+        if (error != CAIRN_E_CONFLICT)
+            snprintf(tx->error_text, sizeof(tx->error_text), "%s", cairn_last_error());
     }
     return TXN_EVENT_FAILED;
 }
@@ -47,9 +47,9 @@ static enum txn_event act_log(struct cairn_tx *tx)
     if (tx->ctx->lost ==
         0) { /* a flush failed and the connection stands: this session is over all the same */
         tx->ctx->lost = rc;
-        for (uint16_t i = 0; i < tx->ctx->peer_count; i++) {
-            if (tx->ctx->peer[i].rec.in && tx->ctx->peer[i].rec.status != 0)
-                tx->ctx->lost_peer = i;
+        for (const struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+            if (rec->status != 0)
+                tx->ctx->lost_peer = rec->peer->at;
         }
     }
     return TXN_EVENT_CUT;
@@ -110,42 +110,113 @@ int txn_doom(struct cairn_tx *tx, int error)
         return error;
     (void)failed(tx, error);
     txn_drive(tx, TXN_EVENT_FAILED);
-    return cn_fail(error, "%s", tx->error_text);
+    return cn_fail_plain(
+        error, error == CAIRN_E_CONFLICT ? cairn_strerror(error) : tx->error_text);
 }
 
 /* ---- begin and end ---- */
 
+int txn_none_free(const struct cairn_ctx *ctx)
+{
+    if (ctx->shut)
+        return cn_fail(CAIRN_E_STATE, "the context is being closed");
+    if (ctx->tx_count == 1)
+        return cn_fail(
+            CAIRN_E_STATE, "this context has an open transaction: commit or abort it first");
+    return cn_fail(CAIRN_E_STATE,
+        "this context has %u open transactions: end one first, or set options.inflight higher",
+        ctx->tx_count);
+}
+
+/* One whose releases are over, if there is; the one used last, for what the caches hold of it. */
+CN_HOT
+static struct cairn_tx *take_free(struct cairn_ctx *ctx)
+{
+    struct cairn_tx **link = &ctx->tx_free, *tx;
+
+    while (*link != NULL && (*link)->background.left != 0)
+        link = &(*link)->next_free;
+    if (*link == NULL)
+        link = &ctx->tx_free;
+    tx = *link;
+    *link = tx->next_free;
+    return tx;
+}
+
+struct cairn_tx *txn_lane_take(struct cairn_ctx *ctx)
+{
+    if (ctx->tx_free == NULL)
+        return NULL;
+    struct cairn_tx *tx = take_free(ctx);
+    tx->busy = true;
+    return tx;
+}
+
+void txn_lane_free(struct cairn_tx *tx)
+{
+    CAIRN_DASSERT(tx->busy);
+    tx->busy = false;
+    if (tx->open) /* it was begun by the caller, who ends it */
+        return;
+    tx->next_free = tx->ctx->tx_free;
+    tx->ctx->tx_free = tx;
+}
+
+static inline void give_free(struct cairn_tx *tx)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+
+    tx->open = false;
+    ctx->tx_open--;
+    if (tx->busy) /* its stack goes on */
+        return;
+    tx->next_free = ctx->tx_free;
+    ctx->tx_free = tx;
+}
+
+/* What came since: notices of lost connections, above all. A context that has just waited for
+ * something has seen them. */
+void txn_catch_up(struct cairn_ctx *ctx, uint64_t now)
+{
+    if (CN_LIKELY(now - ctx->seen_ns < TXN_UNSEEN_NS))
+        return;
+    if (now - ctx->seen_ns >= TXN_IDLE_NS)
+        rd_ep_look(ctx->ep);
+    for (uint32_t i = 0; i < 8 && txn_poll(ctx); i++)
+        ;
+}
+
 CN_HOT
 int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
 {
-    struct cairn_tx *tx = &ctx->tx;
-
-    if (ctx->tx_open)
-        return cn_fail(
-            CAIRN_E_STATE, "this context has an open transaction: commit or abort it first");
+    struct cairn_tx *tx = ctx->running;
+    bool own = tx != NULL && !tx->open; /* the lane's that we are on */
     uint64_t now = txn_now(ctx);
-    /* What came since: notices of lost connections, above all. A context that has just waited for
-     * something has seen them. */
-    if (CN_UNLIKELY(now - ctx->seen_ns >= TXN_UNSEEN_NS)) {
-        if (now - ctx->seen_ns >= TXN_IDLE_NS)
-            rd_ep_look(ctx->ep);
-        for (uint32_t i = 0; i < 8 && txn_poll(ctx); i++)
-            ;
+
+    if (tx == NULL)
+        txn_catch_up(ctx, now);
+    if (CN_UNLIKELY(ctx->lost != 0 || ctx->renewing || ctx->alone)) {
+        int rc = txn_session_need(ctx, txn_op_deadline(ctx), false);
+        if (rc != 0)
+            return rc;
     }
-    if (ctx->background.left != 0)
-        (void)txn_wait(ctx, &ctx->background, TXN_LATER);
-    ctx->background.status = 0;
-    if (ctx->lost != 0) {
-        txn_session_end(ctx, true);
-        txn_session_begin(ctx);
-        ctx->stats.reconnects++;
+    if (CN_UNLIKELY(ctx->shut))
+        return txn_none_free(ctx);
+    if (!own) {
+        if (ctx->tx_free == NULL)
+            return txn_none_free(ctx);
+        tx = take_free(ctx);
     }
+    ctx->tx_open++;
+    if (tx->background.left != 0)
+        (void)txn_wait(ctx, &tx->background, TXN_LATER);
+    tx->background.status = 0;
     ctx->polled = false;
     txn_set_reset(tx);
     tx->state = TXN_STATE_ACTIVE;
     tx->txid = (struct cn_txid){.coordinator = ctx->session, .count = ++ctx->tx_counter};
     tx->begin_ns = now;
-    ctx->tx_open = true;
+    tx->open = true;
     *ret_tx = tx;
     return 0;
 }
@@ -230,17 +301,22 @@ static void finish(struct cairn_tx *tx)
     CAIRN_DASSERT(txn_state_is_final(tx->state));
     if (tx->state == TXN_STATE_UNKNOWN)
         txn_release(tx, false); /* HELD: of no record; LOGGED ones are the nodes' */
-    if (tx->writes != 0)
+    if (tx->blocks != 0)
         settle_blocks(tx);
     settle_token(tx);
     settle_room(tx);
     count_outcome(tx);
-    ctx->tx_open = false;
-    if (ctx->lost != 0) {
-        txn_session_end(ctx, true);
-        txn_session_begin(ctx);
-        ctx->stats.reconnects++;
+    if (tx->was_logged) {
+        ctx->last_token = tx->logged;
+        ctx->last_token_valid = true;
     }
+    if (tx->participant != NULL)
+        txn_log_forget(tx); /* what is kept of the rings for it */
+    if (CN_UNLIKELY(tx->has_token))
+        ctx->alone = false;
+    give_free(tx);
+    if (CN_UNLIKELY(ctx->lost != 0) && ctx->tx_open == 0)
+        txn_session_renew(ctx);
 }
 
 /* Does what was read need to be validated, in a transaction that writes nothing? */
@@ -281,7 +357,7 @@ int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
             (void)step(tx, TXN_EVENT_COMMIT_PROVEN);
             (void)step(tx, TXN_EVENT_RELEASED);
             count_outcome(tx);
-            tx->ctx->tx_open = false;
+            give_free(tx);
             *ret_outcome = CAIRN_OUTCOME_COMMITTED;
             return 0;
         }

@@ -327,6 +327,11 @@ static int check_fabric_options(const struct txn_config *config)
         (f->heartbeat_ms < TXN_HEARTBEAT_MS_MIN || f->heartbeat_ms > TXN_HEARTBEAT_MS_MAX))
         return txn_config_fail(config, 0, "fabric_options.heartbeat_ms: must be %u to %u, not %u",
             TXN_HEARTBEAT_MS_MIN, TXN_HEARTBEAT_MS_MAX, f->heartbeat_ms);
+    if (strcmp(config->fabric, "emu") != 0 && (f->model_rtt_ns != 0 || f->model_mbps != 0))
+        return txn_config_fail(config, 0,
+            "fabric_options.model_rtt_us, model_gbps: only fabric \"emu\" models a network, not "
+            "\"%s\"; remove them",
+            config->fabric);
     if (pace->threshold > 1000)
         return txn_config_fail(
             config, 0, "completion.threshold: must be 0 to 1, not %.3f", pace->threshold / 1000.0);

@@ -385,13 +385,16 @@ static int open_group(struct reader *r, const config_setting_t *root, const char
 
 static int read_fabric_options(struct reader *r, const config_setting_t *root)
 {
-    static const char *const names[] = {"device", "queue_pairs", "atomics", "heartbeat_ms", NULL};
+    static const char *const names[] = {"device", "queue_pairs", "atomics", "heartbeat_ms",
+        "model_rtt_us", "model_gbps", "write_back", NULL};
     static const struct choice atomics[] = {{"nic", 0}, {"message", 1}, {NULL, 0}};
+    static const struct choice write_backs[] = {{"needed", 0}, {"always", 1}, {NULL, 0}};
     static const char where[] = "fabric_options.";
     struct rd_fabric_config *f = &r->config->fabric_config;
     const config_setting_t *group;
     uint64_t queue_pairs = 0, heartbeat = 0; /* 0: the fabric's default */
-    int message = 0;
+    uint64_t rtt = 0, gbps = 0;              /* 0: none */
+    int message = 0, write_back = 0;
     int rc = open_group(r, root, "fabric_options", names, &group);
 
     if (rc != 0 || group == NULL)
@@ -407,6 +410,17 @@ static int read_fabric_options(struct reader *r, const config_setting_t *root)
     if (rc == 0)
         rc = read_number(r, group, where, "heartbeat_ms",
             (struct range){TXN_HEARTBEAT_MS_MIN, TXN_HEARTBEAT_MS_MAX}, &heartbeat);
+    if (rc == 0)
+        rc = read_number(
+            r, group, where, "model_rtt_us", (struct range){0, TXN_MODEL_RTT_US_MAX}, &rtt);
+    if (rc == 0)
+        rc = read_number(
+            r, group, where, "model_gbps", (struct range){0, TXN_MODEL_GBPS_MAX}, &gbps);
+    if (rc == 0)
+        rc = read_choice(r, group, where, "write_back", write_backs, &write_back);
+    f->model_rtt_ns = (uint32_t)rtt * 1000;
+    f->model_mbps = (uint32_t)gbps * 1000;
+    f->write_back = write_back != 0;
     f->queue_pairs = (uint32_t)queue_pairs;
     f->message_atomics = message != 0;
     f->heartbeat_ms = (uint32_t)heartbeat;

@@ -12,12 +12,16 @@
  * When one is lost `ctx->lost` is set; the transaction in flight ends, then the session does (R2,
  * R15).
  * - A buffer in the arena belongs to the fabric while its operation is in a batch (R6).
- * - tx->held counts locks known acquired; nothing waits for a lock while it is not zero (R13).
+ * - tx->held counts locks known acquired and in no record yet; nothing waits for a lock while it is
+ * not zero (R13).
  */
 #ifndef TXN_CTX_H
 #define TXN_CTX_H
 
+#include <pthread.h>
+
 #include "include/internal/cn_env.h"
+#include "include/internal/cn_fiber.h"
 #include "include/internal/cn_mutant.h"
 #include "pmem/pm_object.h"
 #include "pmem/pm_record.h"
@@ -36,9 +40,11 @@
 #define TXN_TORN_MAX 100u     /* same torn bytes read so often: ask the node, then corrupt */
 #define TXN_LOCKS_MAX (2u * CAIRN_TX_KEYS_MAX)
 #define TXN_EVENTS_BATCH 32u
-#define TXN_SCRATCH_SIZE (1u << 20)      /* arena for reads of one round */
+#define TXN_SCRATCH_SIZE (256u * 1024)   /* arena for reads of one round of one transaction */
 #define TXN_RECORD_OVERHEAD (64u * 1024) /* of a record beside keys and values, at the limits */
-#define TXN_STAGING_SIZE (CAIRN_TX_BYTES_MAX + TXN_RECORD_OVERHEAD)
+#define TXN_RECORD_MAX (CAIRN_TX_BYTES_MAX + TXN_RECORD_OVERHEAD)
+#define TXN_STAGING_SIZE (TXN_RECORD_MAX + 4096u) /* records on their way, per node */
+#define TXN_UNDONE_MAX 512u /* sequences of one log behind the first that is not committed */
 #define TXN_MAP_SETS 4096u  /* cached map entries of indexes, direct mapped */
 #define TXN_NAMES 4096u     /* keys whose hashes are remembered; a power of two */
 #define TXN_NAME_KEY_MAX 40u /* longer ones are not */
@@ -62,12 +68,28 @@
 struct txn_batch {
     uint32_t left; /* posted and not completed */
     int status;    /* first failure */
+    struct cairn_tx *waiter; /* whose stack goes on when it is empty; or NULL */
+};
+
+/* Who waits for a flush: one serves all that was written on the connection before it. */
+struct txn_flush {
+    struct txn_flush *next;
+    struct txn_batch *batch;
+    int *status;
+};
+
+/* A mark that cannot be posted yet: see RD_DURABILITY_GPSPM. */
+struct txn_mark {
+    struct txn_mark *next;
+    struct txn_batch *batch;
+    uint64_t remote, value;
 };
 
 struct txn_op {
-    struct txn_batch *batch;
+    struct txn_batch *batch; /* NULL: a flush of these */
+    struct txn_flush *flush;
     int *status;  /* TXN_PENDING until completion, then 0 or the error */
-    uint32_t gen; /* in the wr_id: a stray completion is not taken for a newer one */
+    uint32_t gen; /* in the wr_id; odd while it is posted: a stray completion is taken for none */
     uint16_t peer;
     bool busy;
     uint32_t next_free;
@@ -103,6 +125,15 @@ struct txn_peer {
     struct txn_held_post held;
     struct txn_peer *next_held; /* in ctx->held, if ... */
     bool is_held;
+    /* what goes out with txn_ring(), too */
+    bool due;                    /* some of this: */
+    bool bell;                   /* a doorbell */
+    uint32_t flushes;            /* outstanding, where their number matters */
+    struct txn_flush *flush_due; /* one flush for all of them ... */
+    uint64_t flush_remote;       /* ... named by what was written last */
+    uint32_t flush_size;
+    int flush_status;
+    struct txn_mark *mark_due;
     bool close_replied;
     uint32_t word_replied; /* id of the last WORD that was answered, and ... */
     uint32_t word_answer;  /* ... what it said (enum rd_word_answer) */
@@ -111,31 +142,34 @@ struct txn_peer {
     /* welcome */
     struct cn_uuid pool;
     uint32_t crc_seed;
+    struct pm_place place; /* of records in the ring; its log offset is that of the last one made */
     uint64_t incarnation, epoch, nonce, ring_off, ring_size, position_off, extent_off, extent_end;
-    uint32_t window, bytes_max;
+    uint64_t record_max; /* bytes of one record */
+    uint32_t window;
     uint16_t slot, tag;
+    uint64_t locked_bits; /* of a word that this context has locked: all but the version */
     uint8_t chunk_shift;
 
     /* ring: the log's end as this context has written it; position as last read */
     uint64_t done; /* highest sequence here that is committed; all below are, or void */
     uint64_t seq, log_off, position_seq, position_off_log;
-    struct rd_position_wire *position; /* arena */
-    int position_status;               /* of the last read of it */
-    struct {                           /* this transaction's record here */
-        bool in;                       /* the node is a participant */
-        bool posted;
-        uint64_t off, seq;
-        uint32_t size;
-        int status; /* of the flush */
-        struct txn_peer *next; /* in tx->participant, by place in the configuration */
-    } rec;
-    uint8_t *line;     /* arena: void record (128) and pad (64) */
+    uint64_t lap_off; /* where in the log the ring began anew, at or before log_off */
+    uint64_t committed[TXN_UNDONE_MAX / 64]; /* by sequence: above `done`, and committed */
+    uint64_t promised_bytes, promised_records; /* of the ring, to transactions before LOG */
+    struct rd_position_wire *position;         /* arena */
+    int position_status;                       /* of the last read of it */
+    /* Records (and pads) on their way lie in a ring of TXN_STAGING_SIZE bytes of the arena, in
+     * the order of the log; both ends count on for ever. */
+    uint8_t *staging;
+    uint64_t staging_head, staging_tail;
+    uint8_t *line;     /* arena: void record */
     uint64_t void_seq; /* a sequence taken and not logged; 0: none */
     struct cn_txid void_txid;
 
     /* granted blocks */
     struct txn_block block[TXN_STOCK_MAX];
-    uint32_t block_free;            /* list */
+    uint32_t block_free;            /* list ... */
+    uint32_t block_free_count;      /* ... of so many */
     uint32_t stock[PM_CLASS_COUNT]; /* list heads */
     uint16_t stock_count[PM_CLASS_COUNT];
     uint32_t grant_id[PM_CLASS_COUNT]; /* request in flight; 0: none */
@@ -158,10 +192,12 @@ struct txn_map_entry { /* chunk of buckets; set once for ever, so never stale in
     uint32_t index, entry;
     uint16_t peer;
 };
-struct txn_request { /* the one message that a call waits for */
-    uint32_t id;     /* 0: none */
+struct txn_request { /* a message that a call waits for, on its stack */
+    struct txn_request *next; /* in ctx->request */
+    uint32_t id;
     uint16_t peer;
     bool done;
+    bool cut; /* the session has ended: there will be no reply */
     int status;
     uint32_t type; /* of the reply */
     uint32_t size;
@@ -183,7 +219,10 @@ struct txn_key { /* one key of the read or write set */
     uint8_t key_size;
     struct txn_index *index;
     uint64_t hash;
+    uint64_t name;    /* mixes table and key; not secret, two keys may have the same */
     uint32_t edition; /* of index: that hash is its */
+    uint32_t lock;    /* where in tx->lock its item's word may be */
+    struct txn_key *next_in_rec;
 
     enum txn_belief belief;
     bool read;                /* in the read set: belief is validated unless its guard is held */
@@ -207,7 +246,8 @@ struct txn_key { /* one key of the read or write set */
     uint64_t block_off, block_version;
     uint8_t block_class;
 
-    _Alignas(8) uint8_t key[CAIRN_KEY_SIZE_MAX]; /* the last member: see clear_key() */
+    /* Zeros up to a multiple of 8. The last member: see clear_key() */
+    _Alignas(8) uint8_t key[CAIRN_KEY_SIZE_MAX + 1];
 };
 
 /* What was computed for a key lately: both of its hashes. Direct mapped; a name that is not here
@@ -216,7 +256,7 @@ struct txn_name {
     uint32_t table;
     uint16_t peer;
     uint8_t key_size; /* 0: none */
-    uint8_t key[TXN_NAME_KEY_MAX];
+    _Alignas(8) uint8_t key[TXN_NAME_KEY_MAX]; /* as in struct txn_key */
     struct txn_index *index;
     uint64_t hash;
     uint32_t edition; /* 0: no hash yet */
@@ -243,88 +283,93 @@ struct txn_lock {
     bool bucket, written;
 };
 
+struct txn_rec { /* a transaction's record at a node */
+    struct txn_peer *peer;
+    struct txn_rec *next; /* in tx->participant, by place in the configuration */
+    bool in;              /* the node is a participant */
+    bool posted;
+    bool promised; /* space in the ring and in the window is kept for it */
+    struct txn_key *key, **key_end; /* those with an effect there */
+    uint64_t off, seq;
+    uint64_t remote; /* where `off` is in the pool */
+    uint8_t *bytes;  /* in the staging, up to ... */
+    uint64_t staging_end;
+    uint32_t size;
+    int status; /* of the flush */
+    struct txn_flush flush;
+    struct txn_mark mark;
+};
+
+struct txn_call { /* what an operation that was begun is to do */
+    struct cairn_read *reads, one;
+    size_t count;
+    cairn_tx_fn fn;
+    void *arg;
+    uint32_t timeout_ms;
+};
+
 struct cairn_tx {
     struct cairn_ctx *ctx;
+    bool open;
+    bool busy; /* something is under way on its stack, or done and not told yet */
+    uint16_t at; /* in ctx->tx */
+    struct cairn_tx *next_free; /* in ctx->tx_free */
     enum txn_state state;
     int error; /* why it was doomed or failed; 0 or CONFLICT: a conflict */
     char error_text[256];
     struct cn_txid txid;
-    struct txn_key *key; /* CAIRN_TX_KEYS_MAX */
+    struct txn_key *key; /* CAIRN_TX_KEYS_MAX, and one that txn_set_key() looks up with */
     uint32_t key_count;
     struct txn_lock *lock; /* TXN_LOCKS_MAX */
     uint32_t lock_count, held;
     uint8_t *values;
     uint64_t values_used, values_size;
-    uint32_t writes; /* keys with a buffered write */
-    struct txn_peer *participant; /* since PREPARE: those that get a record */
+    uint32_t writes;       /* keys with a buffered write */
+    uint64_t bytes_written; /* in keys and values of these, over all nodes */
+    uint32_t blocks; /* keys with a named block */
+    bool holds_all;  /* since PREPARE: it holds the word of every belief, see plan_held() */
+    struct txn_rec *rec;         /* per peer */
+    struct txn_rec *participant; /* since PREPARE: those that get a record */
     uint32_t participants;
     uint64_t begin_ns;
+    uint8_t *scratch; /* arena: TXN_SCRATCH_SIZE for the reads of one round */
+    uint32_t scratch_used;
+    uint64_t *words;             /* arena: TXN_LOCKS_MAX for CAS, CAIRN_TX_KEYS_MAX to validate */
+    struct txn_look *look;       /* TXN_LOOKS_MAX */
+    struct txn_batch background; /* releases behind a commit: waited for before it begins again */
     /* token taken: place */
     bool has_token;
     struct txn_token token;
+    bool was_logged; /* somewhere: its place, for cairn_ctx_token() */
+    struct txn_token logged;
     /* what a failed commit should ask for once its locks are gone */
     bool room_wanted;
     uint16_t room_peer;
     uint64_t room_root, room_hash;
     uint32_t room_count;
+
+    /* its stack: txn_fiber.c */
+    struct cn_fiber fiber;
+    void (*main)(void *arg); /* what runs there; NULL: it has returned */
+    void *main_arg;
+    struct cairn_tx *next_ready; /* in ctx->ready or ctx->done */
+    int (*errand)(void *arg);    /* to be run by who has entered */
+    void *errand_arg;
+    int errand_result;
+    /* the operation under way: txn_async.c */
+    struct cairn_op *op;
+    struct txn_call call;
+    int result;
+    char result_text[256];
 };
 
-enum txn_look_mode { TXN_LOOK_READ, TXN_LOOK_UPDATE, TXN_LOOK_LOCATE };
-enum txn_look_state {
-    TXN_AT_ITEM,
-    TXN_AT_LOCK_ITEM,
-    TXN_AT_BUCKET,
-    TXN_AT_MAP,
-    TXN_AT_CANDIDATES,
-    TXN_AT_LOCK_BUCKET,
-    TXN_AT_UNLOCK,
-    TXN_AT_DONE,
-};
-
-struct txn_look { /* one lookup: store-design section 4 */
-    struct cairn_tx *tx;
-    struct txn_key *key;
-    struct txn_peer *peer;
-    enum txn_look_mode mode;
-    enum txn_look_state state;
-    bool need_bucket; /* also an accepted bucket */
-    bool
-        pinned; /* the key is in the read set: a change is a CONFLICT, not a reason to look again */
-    bool chained; /* the lock is taken from a remembered version, with a READ behind it */
-    bool taking;  /* this look has posted the CAS; else the lock is another look's as well */
-    bool posted;
-    bool found;  /* the item was accepted */
-    bool hinted; /* looking at a place out of the cache, with this version: */
-    uint64_t hint_item, hint_version;
-    bool saw_lock, saw_stale, read_candidate;
-    uint64_t lock_off, lock_word; /* with saw_lock: the last candidate met locked */
-    bool reset_done;
-    int result; /* with DONE: 0, NOT_FOUND, BUFFER_SIZE, or an error */
-    void *buf;
-    size_t buf_size, value_size;
-    /* place being looked at */
-    uint64_t item;
-    uint32_t item_size;
-    uint64_t number, bucket, map_at;
-    uint64_t hops, moves;
-    uint32_t cand_count, cand_next, cand_posted;
-    bool bucket_accepted;
-    uint64_t bucket_word;
-    uint16_t bucket_free;
-    uint32_t lock; /* index in tx->lock */
-    int cas_status;
-    /* back-off */
-    uint64_t not_before_ns, blocked_since_ns;
-    uint32_t tries, cas_tries;
-    uint64_t torn_off; /* a torn candidate of this pass; 0: none */
-    uint32_t torn_pass_crc;
-    uint32_t torn_crc, torn_count;
-    uint32_t torn_asked; /* WORD that shows that the node has gone on since; 0: none */
-    bool torn_answered;
-    /* Written before they are read, and so not cleared: posted, and candidates. */
-    _Alignas(8) uint8_t *bytes[TXN_CANDIDATES_POSTED];
-    int status[TXN_CANDIDATES_POSTED];
-    struct pm_slot_ref cand[PM_BUCKET_SLOTS];
+/* Where a lane's stack has been left. Together, as they are looked through. */
+enum txn_parking { TXN_RUNS, TXN_PARKED_BATCH, TXN_PARKED_EVENT, TXN_PARKED_TIME };
+struct txn_parked {
+    enum txn_parking kind;
+    uint32_t seen;           /* ctx->progress then */
+    uint64_t wake_ns;        /* deadline, or the time; TXN_LATER: not asked for yet */
+    struct txn_batch *batch; /* of PARKED_BATCH */
 };
 
 struct txn_blocker {
@@ -332,11 +377,18 @@ struct txn_blocker {
     uint16_t peer;
 };
 
+struct txn_awaited { /* an operation, and the text of what came of it; on the caller's stack */
+    struct txn_awaited *outer;
+    const struct cairn_op *op;
+    char text[256];
+};
+
 struct cairn_ctx {
     struct cairn *cluster;
     const struct cn_env *env;
     struct rd_ep *ep;
-    bool inside; /* a public call is under way (debug check of the one-thread rule) */
+    bool inside;      /* a public call is under way, and ... (debug check of the one-thread rule) */
+    pthread_t thread; /* ... whose */
     struct cn_uuid session;
     uint64_t tx_counter;
     bool closing; /* saying goodbye: a node that cuts us off is no loss */
@@ -352,28 +404,40 @@ struct cairn_ctx {
     struct txn_map_entry *map; /* TXN_MAP_SETS */
     struct txn_name *name;     /* TXN_NAMES */
     uint32_t editions;
-    struct txn_request request;
+    struct txn_request *request; /* those under way */
     uint32_t request_counter;
     struct txn_op *op;
     uint32_t op_free;
     uint32_t op_count; /* in flight */
     struct txn_peer *held; /* peers with a post held back, or that had one */
     bool any_dead; /* a peer has a connection to delete */
-    struct txn_batch background; /* releases behind a commit: waited for by the next transaction */
-    uint8_t *scratch;
-    uint32_t scratch_used;
-    uint8_t *staging;      /* peer_count x TXN_STAGING_SIZE */
-    uint64_t *words;       /* arena: TXN_LOCKS_MAX for CAS, CAIRN_TX_KEYS_MAX for validation */
-    struct txn_look *look; /* TXN_LOOKS_MAX */
-    struct cairn_tx tx;
-    bool tx_open;
+    struct txn_batch background; /* reads of positions: waited for at the end of the session */
+    struct cairn_tx *tx;         /* tx_count of them, as options.inflight says */
+    struct cairn_tx *tx_free;
+    uint32_t tx_count, tx_open;
+    bool renewing; /* the session is being ended, and begun anew */
+    bool alone;    /* the transaction that is open has taken its token */
+    /* stacks: txn_fiber.c */
+    void *stacks;
+    struct cairn_tx *running;            /* on whose stack we are; NULL: the caller's */
+    struct cairn_tx *ready, **ready_end; /* may go on */
+    struct cairn_tx *done, **done_end;   /* operations to be told by cairn_poll() */
+    uint32_t done_count;
+    struct txn_awaited *awaited; /* by cairn_wait() */
+    bool shut;                   /* being closed: nothing begins */
+    struct txn_parked *parked; /* by tx->at */
+    uint32_t lanes;            /* stacks on which something is under way */
+    uint32_t sleepers;         /* of these, parked for an event or a time */
+    uint32_t progress;         /* counts what parked ones may have waited for */
+    uint32_t woken;            /* progress when they looked last */
+    uint32_t turns;
     bool last_token_valid;
     struct txn_token last_token;
     struct txn_blocker blocker;
     struct cairn_stats stats;
 };
 
-/* ---- txn_ctx.c: memory, events, waiting ---- */
+/* ---- txn_ctx.c: memory, waiting; txn_post.c: posts and events ---- */
 static inline uint64_t txn_now(const struct cairn_ctx *ctx)
 {
     return cn_now_ns(ctx->env);
@@ -394,6 +458,8 @@ bool txn_poll(struct cairn_ctx *ctx);
 /* One step of waiting for something: poll; sleep when the pace allows it. *idle: polls in a row
  * that brought nothing. */
 void txn_wait_some(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns);
+/* Sleep if the pace allows it: a poll has brought nothing. */
+void txn_idle(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns);
 /* The same for what takes long: sleeps at once, unless the pace is to poll always. */
 void txn_rest(struct cairn_ctx *ctx, uint64_t deadline_ns);
 /* Wait until the batch is empty. Connections that owe a completion at the deadline are dropped
@@ -414,24 +480,45 @@ int txn_post_read(struct txn_peer *peer, struct txn_batch *batch, int *status, u
     void *local, uint32_t size);
 int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     uint64_t expected, uint64_t desired, uint64_t *local_old);
-int txn_post_flush(
-    struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote, uint32_t size);
+/* On a lane's stack, or where there is no operation left, all flushes of a turn are one. Owner:
+ * `wait` stays until it has completed. Never waits. */
+int txn_post_flush(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
+    uint32_t size, struct txn_flush *wait);
+/* Post a mark and ring; now, or as soon as it may. Owner: `mark` stays until the batch is empty. */
+void txn_post_mark(struct txn_peer *peer, struct txn_batch *batch, uint64_t remote, uint64_t value,
+    struct txn_mark *mark);
+/* Ring the peer's doorbell; on a lane's stack, once for all of the turn. */
+void txn_bell(struct txn_peer *peer);
+/* The same as txn_post_cas() and txn_post_read() of one object in a row. `alone`: nothing else is
+ * posted before the wait, so nothing is held back. */
+struct txn_cas_read {
+    uint64_t remote, expected, desired;
+    uint64_t *local_old;
+    void *local;
+    uint32_t size;
+    bool alone;
+};
+/* True: where the fabric lets one completion speak for both, only *read_status gets one. */
+bool txn_post_cas_read(struct txn_peer *peer, struct txn_batch *batch, int *cas_status,
+    int *read_status, const struct txn_cas_read *post);
 /* The same without being held back, where it is awaited alone. */
 int txn_post_read_now(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     void *local, uint32_t size);
 /* Send out what the posts have held back. To be called where nothing is awaited. */
 void txn_ring(struct cairn_ctx *ctx);
-/* From the scratch arena: 64-byte aligned; NULL when it is used up. Reset by setting scratch_used =
- * 0, with nothing outstanding that reads into it. */
-static inline void *txn_scratch(struct cairn_ctx *ctx, uint32_t size)
+/* From the transaction's scratch: 64-byte aligned; NULL when it is used up. Reset by setting
+ * scratch_used = 0, with nothing outstanding that reads into it. */
+static inline void *txn_scratch(struct cairn_tx *tx, uint32_t size)
 {
     uint32_t take = (uint32_t)cn_align_up(size, 64);
 
-    if (take > TXN_SCRATCH_SIZE - ctx->scratch_used)
+    if (take > TXN_SCRATCH_SIZE - tx->scratch_used)
         return NULL;
-    ctx->scratch_used += take;
-    return ctx->scratch + ctx->scratch_used - take;
+    tx->scratch_used += take;
+    return tx->scratch + tx->scratch_used - take;
 }
+/* Drop the connections that owe a completion to this batch: it is empty then. */
+void txn_drop_debtors(struct cairn_ctx *ctx, const struct txn_batch *batch);
 /* Complete every operation of a peer with `status` (its connection is gone). */
 void txn_ops_fail(struct cairn_ctx *ctx, uint16_t peer, int status);
 
@@ -456,6 +543,12 @@ void txn_event(struct cairn_ctx *ctx, const struct rd_event *event);
  */
 void txn_session_end(struct cairn_ctx *ctx, bool clean);
 void txn_session_begin(struct cairn_ctx *ctx);
+/* A connection was lost, and no transaction is open any more: the next one begins anew. */
+void txn_session_renew(struct cairn_ctx *ctx);
+/* Wait until a transaction may begin, and renew the session if it was lost. On the caller's stack
+ * what only the caller may mend is not waited for, unless `patient`. Errors: CAIRN_E_STATE (one has
+ * taken its token), _TIMEOUT, that of the lost session. */
+CN_MUST_CHECK int txn_session_need(struct cairn_ctx *ctx, uint64_t deadline_ns, bool patient);
 /* "node 2 (/run/x.sock): " before the last error's text. */
 int txn_peer_fail(const struct txn_peer *peer, int code);
 
@@ -467,19 +560,20 @@ CN_MUST_CHECK int txn_send(struct txn_peer *peer, enum rd_message_type type, con
 /* The same, and wait where the connection's queue is full. */
 CN_MUST_CHECK int txn_send_by(struct txn_peer *peer, enum rd_message_type type, const void *body,
     uint32_t size, uint64_t deadline_ns, uint32_t *ret_id);
-/* Send a request and wait for its reply (ctx->request). Returns the reply's status. */
+/* Send a request and wait for its reply. Returns the reply's status. */
 CN_MUST_CHECK int txn_ask(struct txn_peer *peer, enum rd_message_type type, const void *body,
-    uint32_t size, uint64_t deadline_ns);
+    uint32_t size, uint64_t deadline_ns, struct txn_request *ret_reply);
 /* R13: ask the node about a word that stays locked; not awaited. */
 /* Returns the request's id, 0 if it could not be sent. */
 uint32_t txn_ask_word(struct txn_peer *peer, uint64_t off, uint64_t word);
 
 /* ---- txn_grant.c: blocks and room ---- */
 void txn_stock_reset(struct txn_peer *peer);
-/* Take a block of a class, asking the node when the stock is out. *ret_block: index in peer->block.
- */
-CN_MUST_CHECK int txn_block_take(struct txn_peer *peer, uint32_t class_, uint32_t still_wanted,
-    uint64_t deadline_ns, uint32_t *ret_block);
+/* Have so many blocks of a class in stock: granted by the node, and not taken by others. */
+CN_MUST_CHECK int txn_stock_need(
+    struct txn_peer *peer, uint32_t class_, uint32_t wanted, uint64_t deadline_ns);
+/* Take one that is in stock. Returns its index in peer->block. */
+uint32_t txn_block_take(struct txn_peer *peer, uint32_t class_);
 void txn_block_return(struct txn_peer *peer, uint32_t class_, uint32_t block);
 void txn_block_spend(struct txn_peer *peer, uint32_t block);
 void txn_grant_reply(
@@ -490,8 +584,8 @@ CN_MUST_CHECK int txn_room(
     struct txn_peer *peer, uint64_t root, uint64_t hash, uint32_t count, uint64_t deadline_ns);
 
 /* ---- txn_table.c: index roots and their maps ---- */
-CN_MUST_CHECK int txn_table_need(
-    struct txn_peer *peer, uint32_t table, struct txn_index **ret_index);
+CN_MUST_CHECK int txn_table_need(struct cairn_tx *tx, struct txn_peer *peer, uint32_t table,
+    struct txn_index **ret_index);
 /* 0: not cached. */
 uint64_t txn_map_get(struct txn_peer *peer, const struct txn_index *index, uint64_t entry);
 void txn_map_set(
@@ -532,9 +626,23 @@ bool txn_set_agrees(const struct cairn_tx *tx);
 
 /* ---- txn_lock.c ---- */
 struct txn_lock *txn_lock_find(struct cairn_tx *tx, uint16_t peer, uint64_t off);
+/* The lock of the key's item, if there is one; most often without a search. */
+static inline struct txn_lock *txn_lock_of_item(struct cairn_tx *tx, const struct txn_key *k)
+{
+    struct txn_lock *lock = &tx->lock[k->lock];
+
+    if (CN_LIKELY(k->lock < tx->lock_count && lock->off == k->item && lock->peer == k->peer))
+        return lock;
+    return txn_lock_find(tx, k->peer, k->item);
+}
 /* Want a lock; one entry per word. NULL: believed at another version than before (T13). */
 struct txn_lock *txn_lock_want(
     struct cairn_tx *tx, uint16_t peer, uint64_t off, uint64_t word, bool bucket);
+/* What the word reads as while this lock of it is held. */
+static inline uint64_t txn_lock_word(const struct txn_peer *peer, const struct txn_lock *lock)
+{
+    return peer->locked_bits | pm_word_version(lock->word);
+}
 /* Is this word locked by this transaction? Then `*ret_word` is what it was taken from, unlocked. */
 bool txn_lock_is_own(struct cairn_tx *tx, const struct txn_peer *peer, uint64_t off, uint64_t word,
     uint64_t *ret_word);
@@ -549,75 +657,14 @@ CN_MUST_CHECK int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns);
 void txn_release(struct cairn_tx *tx, bool background);
 void txn_note_blocker(struct cairn_ctx *ctx, struct txn_peer *peer, uint64_t off, uint64_t word);
 
-/* ---- txn_index.c, txn_read.c: lookups ---- */
-/* Does what was read show this key's item? */
-static inline bool txn_is_item_of(const struct txn_key *k, const struct pm_item_view *view)
-{
-    return view->seen == PM_SEEN_OK && view->index == k->index->root.index &&
-        view->key_size == k->key_size && cn_bytes_equal(view->key, k->key, k->key_size);
-}
-/* Bytes of a place that a hint or a peer names: inside the node's extents? */
-static inline bool txn_in_extents(const struct txn_peer *peer, uint64_t off, uint64_t size)
-{
-    return off % 64 == 0 &&
-        cn_range_inside(off, size, peer->extent_off, peer->extent_end - peer->extent_off);
-}
-void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *key,
-    enum txn_look_mode mode, bool need_bucket);
-/* Post the next operations. False: nothing could be posted now (scratch is full). */
-bool txn_look_post(struct txn_look *look, struct txn_batch *batch);
-/* Its operations have completed. */
-void txn_look_take(struct txn_look *look);
-/* Run lookups in parallel until all are DONE. Returns 0, or the first error other than NOT_FOUND
- * and BUFFER_SIZE. */
-CN_MUST_CHECK int txn_look_run(struct cairn_tx *tx, uint32_t count, uint64_t deadline_ns);
-/* One read; as txn_get_many(), and `r` is set to be done. */
-CN_MUST_CHECK int txn_get(struct cairn_tx *tx, struct cairn_read *r);
-CN_MUST_CHECK int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count);
-
-/* txn_look.c: results and back-off of a lookup, used by txn_index.c */
-void txn_look_found(struct txn_look *look, const struct pm_item_view *view);
-void txn_look_absent(struct txn_look *look);
-/* The key is believed to be what was accepted at this place. */
-static inline void txn_key_accept(
-    struct txn_key *k, uint64_t item, const struct pm_item_view *view)
-{
-    k->belief = TXN_BELIEF_PRESENT;
-    k->recheck = false;
-    k->hinted = false;
-    k->item = item;
-    k->item_word = view->word;
-    k->item_size = pm_item_size(view->key_size, view->value_size);
-    k->class_ = (uint8_t)view->class_;
-}
-/* 0 or CAIRN_E_BUFFER_SIZE. */
-static inline int txn_copy_value(const struct pm_item_view *view, void *buf, size_t buf_size)
-{
-    if (view->value_size > buf_size)
-        return CAIRN_E_BUFFER_SIZE;
-    if (view->value_size != 0)
-        memcpy(buf, view->value, view->value_size);
-    return 0;
-}
-void txn_look_blocked(struct txn_look *look, uint64_t off, uint64_t word);
-/* crc: of the bytes seen, never 0 for "nothing seen". */
-void txn_look_torn(struct txn_look *look, uint64_t off, uint32_t crc, bool bucket);
-void txn_look_conflict(struct txn_look *look);
-/* The key's bucket has no slot for it: ask for room once nothing is held. */
-void txn_look_want_room(struct txn_look *look);
-/* txn_index.c: go to the bucket that the hints name. */
-void txn_look_aim(struct txn_look *look);
-void txn_look_done(struct txn_look *look, int result);
-void txn_look_bucket_seen(struct txn_look *look);
-void txn_hint_put(const struct txn_key *key, const struct txn_peer *peer);
-
 /* ---- txn_log.c ---- */
-/* Who takes part, and how big each record will be: tx->participant, rec.size. */
+/* Who takes part, and how big each record will be: tx->participant, rec->size. */
 void txn_log_plan(struct cairn_tx *tx);
-/* Nobody does. */
+/* Nobody does; what was kept for the records is given back. */
 void txn_log_forget(struct cairn_tx *tx);
-/* R4: ring space for a record of `size`. Errors: CAIRN_E_RING_FULL, _TX_SIZE. */
-CN_MUST_CHECK int txn_ring_reserve(struct txn_peer *peer, uint32_t size, uint64_t deadline_ns);
+/* R4: keep space in the rings of all participants, for all records or for none.
+ * Errors: CAIRN_E_RING_FULL, _TX_SIZE. */
+CN_MUST_CHECK int txn_log_reserve(struct cairn_tx *tx, uint64_t deadline_ns);
 /* Build, write, flush and await all records. *ret_posted: some record was posted. */
 CN_MUST_CHECK int txn_log_all(struct cairn_tx *tx, uint64_t deadline_ns, bool *ret_posted);
 void txn_mark_all(struct cairn_tx *tx);
@@ -634,16 +681,29 @@ int txn_doom(struct cairn_tx *tx, int error);
 CN_MUST_CHECK int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome);
 void txn_abort(struct cairn_tx *tx);
 CN_MUST_CHECK int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx);
+/* Take a lane for what is to run on its stack; NULL: none is free. */
+struct cairn_tx *txn_lane_take(struct cairn_ctx *ctx);
+void txn_lane_free(struct cairn_tx *tx);
+/* The error of that. */
+int txn_none_free(const struct cairn_ctx *ctx);
+/* Take the events of a while in which nobody did. */
+void txn_catch_up(struct cairn_ctx *ctx, uint64_t now_ns);
 /* ---- txn_plan.c: the PREPARE step ---- */
 CN_MUST_CHECK int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns);
 /* After COMMITTED: the cache learns the new places and versions. */
 void txn_plan_learn(struct cairn_tx *tx);
 
 /* ---- txn_run.c ---- */
+/* cairn_run(). *ret_token: with an outcome UNKNOWN. */
+CN_MUST_CHECK int txn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_ms,
+    struct cairn_run_result *ret, struct txn_token *ret_token);
 CN_MUST_CHECK int txn_resolve(struct cairn_ctx *ctx, const struct txn_token *token,
     uint64_t deadline_ns, enum cairn_outcome *ret_outcome);
 
 /* ---- txn_stats.c ---- */
 void txn_histogram_add(uint64_t histogram[CAIRN_HISTOGRAM_BUCKETS], uint64_t ns);
+
+#include "txn/txn_lane.h"
+#include "txn/txn_look.h"
 
 #endif

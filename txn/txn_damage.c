@@ -21,7 +21,7 @@ struct wanted {
     uint32_t capacity; /* a power of two, at least twice what is in it */
 };
 
-static uint64_t *find_slot(struct wanted *wanted, uint64_t mark, uint64_t **ret_seq)
+static uint64_t *find_slot(const struct wanted *wanted, uint64_t mark, uint64_t **ret_seq)
 {
     uint32_t i = (uint32_t)mark & (wanted->capacity - 1);
     while (wanted->mark[i] != 0 && wanted->mark[i] != mark)
@@ -30,20 +30,32 @@ static uint64_t *find_slot(struct wanted *wanted, uint64_t mark, uint64_t **ret_
     return &wanted->mark[i];
 }
 
-static void want_missing(struct txn_part *part, struct txn_part_slot *slot, struct wanted *wanted)
+/* Errors: -ENOMEM. */
+static int want_missing(
+    struct txn_part *part, struct txn_part_slot *slot, struct wanted *wanted)
 {
     const struct pm_slot *media = &slot->media;
     uint64_t last = media->position_seq + part->window;
+    const uint64_t base = pm_word_base(media->nonce, PM_WORD_MARK);
+
+    wanted->capacity = 2;
+    while (wanted->capacity < 2 * (part->window - txn_part_in_use(slot)))
+        wanted->capacity *= 2;
+    wanted->mark = calloc(wanted->capacity, 2 * sizeof(*wanted->mark));
+    if (wanted->mark == NULL)
+        return -ENOMEM;
+    wanted->seq = wanted->mark + wanted->capacity;
     if (media->state == PM_SLOT_CLOSED)
         last = cn_min64(last, media->closing_seq);
     for (uint64_t seq = media->position_seq + 1; seq <= last; seq++) {
-        uint64_t *at_seq, mark = pm_word_value(media->nonce, seq, PM_WORD_MARK);
+        uint64_t *at_seq, mark = pm_word_of(base, seq);
         if (txn_part_find(part, slot, seq) != NULL ||
             pm_slot_has_tombstone(part->pool, media, seq))
             continue;
         *find_slot(wanted, mark, &at_seq) = mark;
         *at_seq = seq;
     }
+    return 0;
 }
 
 static int keep(
@@ -87,28 +99,43 @@ static int find_done(struct txn_part *part, struct txn_part_slot *slot)
     return error;
 }
 
-int txn_part_find_damaged(struct txn_part *part, struct txn_part_slot *slot)
+/* Look at every line that no record covers. What is looked for is listed when something is there
+ * that could be a mark. */
+static int search_marks(struct txn_part *part, struct txn_part_slot *slot, const uint8_t *ring,
+    struct wanted *wanted)
 {
-    const uint8_t *ring = part->snapshot;
-    struct wanted wanted = {.capacity = 2};
-    int error = 0;
+    uint64_t lines = part->pool->super.geometry.ring_size / PM_RECORD_ALIGN;
+
+    for (uint64_t word = 0; word * 64 < lines; word++) {
+        for (uint64_t bare = ~part->covered[word]; bare != 0; bare &= bare - 1) {
+            uint64_t line = word * 64 + (uint64_t)__builtin_ctzll(bare), *at_seq;
+            struct le64 field;
+            int error = 0;
+            if (line >= lines)
+                break;
+            memcpy(&field, ring + line * PM_RECORD_ALIGN + MARK_OFF, sizeof(field));
+            if (le64_get(field) == 0)
+                continue;
+            if (wanted->mark == NULL)
+                error = want_missing(part, slot, wanted);
+            if (error == 0 && *find_slot(wanted, le64_get(field), &at_seq) != 0)
+                error = keep(part, slot, *at_seq, "is marked committed");
+            if (error != 0)
+                return error;
+        }
+    }
+    return 0;
+}
+
+int txn_part_find_damaged(struct txn_part *part, struct txn_part_slot *slot, const uint8_t *ring)
+{
+    struct wanted wanted = {.capacity = 0};
+    int error;
 
     slot->damaged = false;
-    while (wanted.capacity < 2 * part->window)
-        wanted.capacity *= 2;
-    wanted.mark = calloc(wanted.capacity, 2 * sizeof(*wanted.mark));
-    if (wanted.mark == NULL)
-        return -ENOMEM;
-    wanted.seq = wanted.mark + wanted.capacity;
-    want_missing(part, slot, &wanted);
-    for (uint64_t at = 0; error == 0 && at < part->pool->super.geometry.ring_size;
-         at += PM_RECORD_ALIGN) {
-        struct le64 field;
-        uint64_t *at_seq;
-        memcpy(&field, ring + at + MARK_OFF, sizeof(field));
-        if (le64_get(field) != 0 && *find_slot(&wanted, le64_get(field), &at_seq) != 0)
-            error = keep(part, slot, *at_seq, "is marked committed");
-    }
+    if (txn_part_in_use(slot) == part->window)
+        return 0; /* none is missing */
+    error = search_marks(part, slot, ring, &wanted);
     free(wanted.mark);
     return error != 0 ? error : find_done(part, slot);
 }

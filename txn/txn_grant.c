@@ -3,7 +3,7 @@
  * txn_grant.c: store space is reserved before commit (R4): a stock of named free blocks per node
  * and class, refilled ahead of need, and ROOM in a bucket.
  *
- * A block is in the stock, taken by the transaction, or spent (a record that names it has been
+ * A block is in the stock, taken by a transaction, or spent (a record that names it has been
  * posted). The stock is void with the session. Its entries live in a fixed array: a taken block
  * keeps its entry, so giving it back cannot fail.
  */
@@ -14,6 +14,7 @@ void txn_stock_reset(struct txn_peer *peer)
     for (uint32_t i = 0; i < TXN_STOCK_MAX; i++)
         peer->block[i].next = i + 1 < TXN_STOCK_MAX ? i + 1 : TXN_NONE;
     peer->block_free = 0;
+    peer->block_free_count = TXN_STOCK_MAX;
     for (uint32_t c = 0; c < PM_CLASS_COUNT; c++) {
         peer->stock[c] = TXN_NONE;
         peer->stock_count[c] = 0;
@@ -46,6 +47,7 @@ static void add_block(struct txn_peer *peer, uint32_t class_, uint64_t off, uint
         version > PM_VERSION_MAX - PM_VERSION_MARGIN)
         return;
     peer->block_free = peer->block[at].next;
+    peer->block_free_count--;
     peer->block[at] = (struct txn_block){
         .off = off, .version = version, .next = peer->stock[class_]};
     peer->stock[class_] = at;
@@ -85,6 +87,8 @@ static int ask_grant(
 
     if (count > RD_GRANT_BLOCKS_MAX)
         count = RD_GRANT_BLOCKS_MAX;
+    if (count > peer->block_free_count)
+        count = peer->block_free_count;
     body.count = le32_make(count);
     int rc = txn_send_by(peer, RD_MSG_GRANT, &body, sizeof(body), deadline_ns, &id);
     if (rc != 0)
@@ -101,78 +105,101 @@ void txn_stock_refill(struct txn_peer *peer, uint32_t class_)
     uint32_t have = peer->stock_count[class_];
 
     if (peer->state != TXN_PEER_UP || peer->grant_id[class_] != 0 || have > level / 2 ||
-        have >= level)
+        have >= level || peer->block_free_count == 0)
         return;
     if (ask_grant(peer, class_, level - have, 0) != 0)
         return; /* the next need waits for it */
 }
 
-/* Nothing in stock: wait for a grant. */
-static int await_grant(
-    struct txn_peer *peer, uint32_t class_, uint32_t wanted, uint64_t deadline_ns)
+/* A grant is under way, or others hold all entries: wait for something to happen. */
+static bool must_wait(const struct txn_peer *peer, uint32_t class_)
+{
+    return peer->grant_id[class_] != 0 || peer->block_free_count == 0;
+}
+
+static int grant_late(struct txn_peer *peer, uint32_t class_)
+{
+    /* Asking again could strand what an answer under way grants; waiting for one that was lost
+     * would have no end. With the session both are over. */
+    if (peer->grant_id[class_] != 0)
+        txn_peer_drop(peer, CAIRN_E_TIMEOUT);
+    return cn_fail(CAIRN_E_TIMEOUT, "node %u (%s): grants no block of %u bytes in time", peer->node,
+        peer->address, pm_class_size(class_));
+}
+
+/* The last grant brought too few. 0: ask again. */
+static int grant_short(struct txn_peer *peer, uint32_t class_, uint32_t tries, uint64_t deadline_ns)
+{
+    struct cairn_ctx *ctx = peer->ctx;
+    int status = peer->grant_status[class_];
+
+    /* Granted, but nothing of it was usable: as if there were none, back-off included. */
+    if (status == CAIRN_E_AGAIN || status == 0) {
+        ctx->stats.agains++;
+        txn_pause(ctx, cn_min64(deadline_ns, txn_now(ctx) + txn_backoff_ns(ctx, tries)));
+        return ctx->lost != 0 ? txn_lost_error(ctx) : 0;
+    }
+    if (status == CAIRN_E_POOL_FULL) {
+        ctx->stats.fulls++;
+        return cn_fail(CAIRN_E_POOL_FULL,
+            "node %u (%s): no free block of %u bytes; delete something or enlarge the pool",
+            peer->node, peer->address, pm_class_size(class_));
+    }
+    return cn_fail(status, "node %u (%s): refuses a block: %s", peer->node, peer->address,
+        cairn_strerror(status));
+}
+
+/* One grant of up to `count` blocks, or somebody else's. *ret_asked: it was ours. */
+static int await_grant(struct txn_peer *peer, uint32_t class_, uint32_t count, uint64_t deadline_ns,
+    bool *ret_asked)
 {
     struct cairn_ctx *ctx = peer->ctx;
     uint32_t idle = 0;
+
+    *ret_asked = !must_wait(peer, class_);
+    if (*ret_asked) {
+        int rc = ask_grant(peer, class_, count, deadline_ns);
+        if (rc != 0)
+            return rc;
+        ctx->stats.round_trips++;
+    }
+    while (must_wait(peer, class_) && ctx->lost == 0 && txn_now(ctx) < deadline_ns)
+        txn_wait_some(ctx, &idle, deadline_ns);
+    if (ctx->lost != 0)
+        return txn_lost_error(ctx);
+    return txn_now(ctx) >= deadline_ns ? grant_late(peer, class_) : 0;
+}
+
+int txn_stock_need(struct txn_peer *peer, uint32_t class_, uint32_t wanted, uint64_t deadline_ns)
+{
+    uint32_t tries = 0, level = stock_level(peer, class_);
 
     if (pm_class_size(class_) > UINT64_C(1) << peer->chunk_shift)
         return cn_fail(CAIRN_E_TX_SIZE,
             "node %u (%s): a value needs a block of %u bytes; its pool has chunks of %llu",
             peer->node, peer->address, pm_class_size(class_),
             (unsigned long long)(UINT64_C(1) << peer->chunk_shift));
-    for (uint32_t tries = 0; peer->stock[class_] == TXN_NONE;) {
-        if (peer->grant_id[class_] == 0) {
-            int rc = ask_grant(peer, class_, wanted, deadline_ns);
-            if (rc != 0)
-                return rc;
-            ctx->stats.round_trips++;
-        }
-        while (peer->grant_id[class_] != 0 && ctx->lost == 0 && txn_now(ctx) < deadline_ns)
-            txn_wait_some(ctx, &idle, deadline_ns);
-        if (ctx->lost != 0)
-            return txn_lost_error(ctx);
-        if (txn_now(ctx) >= deadline_ns) {
-            /* Asking again could strand what an answer under way grants; waiting for one that was
-             * lost would have no end. With the session both are over. */
-            if (peer->grant_id[class_] != 0)
-                txn_peer_drop(peer, CAIRN_E_TIMEOUT);
-            return cn_fail(CAIRN_E_TIMEOUT, "node %u (%s): grants no block of %u bytes in time",
-                peer->node, peer->address, pm_class_size(class_));
-        }
-        if (peer->stock[class_] != TXN_NONE)
-            return 0;
-        /* Granted, but nothing of it was usable: as if there were none, back-off included. */
-        if (peer->grant_status[class_] == CAIRN_E_AGAIN || peer->grant_status[class_] == 0) {
-            ctx->stats.agains++;
-            txn_pause(ctx, cn_min64(deadline_ns, txn_now(ctx) + txn_backoff_ns(ctx, tries++)));
-            continue;
-        }
-        if (peer->grant_status[class_] == CAIRN_E_POOL_FULL) {
-            ctx->stats.fulls++;
-            return cn_fail(CAIRN_E_POOL_FULL,
-                "node %u (%s): no free block of %u bytes; delete something or enlarge the pool",
-                peer->node, peer->address, pm_class_size(class_));
-        }
-        return cn_fail(peer->grant_status[class_], "node %u (%s): refuses a block: %s", peer->node,
-            peer->address, cairn_strerror(peer->grant_status[class_]));
+    while (peer->stock_count[class_] < wanted) {
+        uint32_t had = peer->stock_count[class_], missing = wanted - had;
+        bool asked;
+        int rc = await_grant(
+            peer, class_, missing > level ? missing : level, deadline_ns, &asked);
+        if (rc == 0 && asked && peer->stock_count[class_] <= had)
+            rc = grant_short(peer, class_, tries++, deadline_ns);
+        if (rc != 0)
+            return rc;
     }
     return 0;
 }
 
-int txn_block_take(struct txn_peer *peer, uint32_t class_, uint32_t still_wanted,
-    uint64_t deadline_ns, uint32_t *ret_block)
+uint32_t txn_block_take(struct txn_peer *peer, uint32_t class_)
 {
-    if (peer->stock[class_] == TXN_NONE) {
-        uint32_t level = stock_level(peer, class_);
-        int rc = await_grant(
-            peer, class_, still_wanted > level ? still_wanted : level, deadline_ns);
-        if (rc != 0)
-            return rc;
-    }
     uint32_t at = peer->stock[class_];
+
+    CAIRN_ASSERT(at != TXN_NONE);
     peer->stock[class_] = peer->block[at].next;
     peer->stock_count[class_]--;
-    *ret_block = at;
-    return 0;
+    return at;
 }
 
 void txn_block_return(struct txn_peer *peer, uint32_t class_, uint32_t block)
@@ -186,6 +213,7 @@ void txn_block_spend(struct txn_peer *peer, uint32_t block)
 {
     peer->block[block].next = peer->block_free;
     peer->block_free = block;
+    peer->block_free_count++;
 }
 
 int txn_room(
@@ -196,9 +224,10 @@ int txn_room(
         .root_off = le64_make(root), .hash = le64_make(hash), .count = le32_make(count)};
 
     for (uint32_t tries = 0;; tries++) {
+        struct txn_request reply;
         ctx->stats.rooms++;
         ctx->stats.round_trips++;
-        int rc = txn_ask(peer, RD_MSG_ROOM, &body, sizeof(body), deadline_ns);
+        int rc = txn_ask(peer, RD_MSG_ROOM, &body, sizeof(body), deadline_ns, &reply);
         if (rc == CAIRN_E_POOL_FULL)
             ctx->stats.fulls++;
         if (rc != CAIRN_E_AGAIN)

@@ -90,19 +90,51 @@ static void start_pinned(struct txn_look *look)
 }
 
 CN_HOT
+static void clear_look(struct txn_look *look, struct cairn_tx *tx, struct txn_key *key,
+    enum txn_look_mode mode, bool need_bucket)
+{
+    cn_zero(look, offsetof(struct txn_look, bytes));
+    look->tx = tx;
+    look->key = key;
+    look->peer = &tx->ctx->peer[key->peer];
+    look->mode = mode;
+    look->need_bucket = need_bucket;
+    key->looking = true;
+}
+
+/* At the place where the key was last seen. */
+CN_HOT
+static void start_hinted(struct txn_look *look, const struct txn_hint *hint)
+{
+    struct txn_key *key = look->key;
+
+    look->tx->ctx->stats.cache_hits++;
+    look->hinted = true;
+    look->hint_item = hint->item;
+    look->hint_version = hint->version;
+    look->chained = look->mode == TXN_LOOK_UPDATE;
+    txn_key_hint_bucket(key, look->peer, hint);
+    if (hint->item != 0 && txn_in_extents(look->peer, hint->item, hint->item_size)) {
+        look->item = hint->item;
+        look->item_size = hint->item_size;
+        key->item_word = hint->version;
+        look->state = look->chained ? TXN_AT_LOCK_ITEM : TXN_AT_ITEM;
+    } else if (hint->bucket != 0 && txn_in_extents(look->peer, hint->bucket, PM_BUCKET_SIZE)) {
+        look->bucket = hint->bucket;
+        look->bucket_word = hint->bucket_version;
+        look->state = look->chained ? TXN_AT_LOCK_BUCKET : TXN_AT_BUCKET;
+    } else
+        txn_look_aim(look);
+}
+
+CN_HOT
 void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *key,
     enum txn_look_mode mode, bool need_bucket)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_hint hint;
 
-    cn_zero(look, offsetof(struct txn_look, bytes));
-    look->tx = tx;
-    look->key = key;
-    look->peer = &ctx->peer[key->peer];
-    look->mode = mode;
-    look->need_bucket = need_bucket;
-    key->looking = true;
+    clear_look(look, tx, key, mode, need_bucket);
     if (mode == TXN_LOOK_LOCATE &&
         key->belief == TXN_BELIEF_PRESENT) { /* only its bucket is missing */
         look->found = true;
@@ -120,27 +152,19 @@ void txn_look_init(struct txn_look *look, struct cairn_tx *tx, struct txn_key *k
         txn_look_aim(look);
         return;
     }
-    ctx->stats.cache_hits++;
-    look->hinted = true;
-    look->hint_item = hint.item;
-    look->hint_version = hint.version;
-    look->chained = mode == TXN_LOOK_UPDATE;
-    if (hint.bucket != 0 && txn_in_extents(look->peer, hint.bucket, PM_BUCKET_SIZE)) {
-        key->bucket_known = key->bucket_hinted = true;
-        key->bucket = hint.bucket;
-        key->bucket_word = hint.bucket_version;
-    }
-    if (hint.item != 0 && txn_in_extents(look->peer, hint.item, hint.item_size)) {
-        look->item = hint.item;
-        look->item_size = hint.item_size;
-        key->item_word = hint.version;
-        look->state = look->chained ? TXN_AT_LOCK_ITEM : TXN_AT_ITEM;
-    } else if (hint.bucket != 0 && txn_in_extents(look->peer, hint.bucket, PM_BUCKET_SIZE)) {
-        look->bucket = hint.bucket;
-        look->bucket_word = hint.bucket_version;
-        look->state = look->chained ? TXN_AT_LOCK_BUCKET : TXN_AT_BUCKET;
-    } else
-        txn_look_aim(look);
+    start_hinted(look, &hint);
+}
+
+void txn_look_resume(struct txn_look *look, struct cairn_tx *tx, struct txn_key *key,
+    const struct txn_hint *hint, struct txn_lock *lock, uint8_t *bytes, int status)
+{
+    clear_look(look, tx, key, lock != NULL ? TXN_LOOK_UPDATE : TXN_LOOK_READ, false);
+    start_hinted(look, hint);
+    look->bytes[0] = bytes;
+    look->status[0] = status;
+    look->lock = lock != NULL ? (uint32_t)(lock - tx->lock) : TXN_NONE;
+    look->taking = lock != NULL;
+    txn_look_take(look);
 }
 
 /* ---- posting ---- */
@@ -149,7 +173,7 @@ CN_HOT
 static bool post_read(
     struct txn_look *look, struct txn_batch *batch, uint32_t n, uint64_t off, uint32_t size)
 {
-    look->bytes[n] = txn_scratch(look->tx->ctx, size);
+    look->bytes[n] = txn_scratch(look->tx, size);
     if (look->bytes[n] == NULL)
         return false;
     (void)txn_post_read(look->peer, batch, &look->status[n], off, look->bytes[n], size);
@@ -180,7 +204,7 @@ static bool post_lock(struct txn_look *look, struct txn_batch *batch, uint64_t o
     if (bucket)
         word = look->chained ? look->bucket_word : look->key->bucket_word;
     if (look->chained) {
-        look->bytes[0] = txn_scratch(tx->ctx, size);
+        look->bytes[0] = txn_scratch(tx, size);
         if (look->bytes[0] == NULL)
             return false;
     }

@@ -64,18 +64,13 @@ struct txn_lock *txn_lock_want(
     return lock;
 }
 
-static uint64_t locked_word(const struct txn_peer *peer, const struct txn_lock *lock)
-{
-    return pm_word_make_locked(peer->tag, peer->slot, pm_word_version(lock->word));
-}
-
 CN_HOT
 bool txn_lock_is_own(struct cairn_tx *tx, const struct txn_peer *peer, uint64_t off, uint64_t word,
     uint64_t *ret_word)
 {
     struct txn_lock *lock = tx->held == 0 ? NULL : txn_lock_find(tx, peer->at, off);
 
-    if (lock == NULL || lock->state != TXN_LOCK_HELD || word != locked_word(peer, lock))
+    if (lock == NULL || lock->state != TXN_LOCK_HELD || word != txn_lock_word(peer, lock))
         return false;
     *ret_word = pm_word_version(lock->word);
     return true;
@@ -87,7 +82,7 @@ void txn_lock_post(struct cairn_tx *tx, struct txn_lock *lock, struct txn_batch 
     struct txn_peer *peer = &tx->ctx->peer[lock->peer];
 
     (void)txn_post_cas(
-        peer, batch, &lock->status, lock->off, lock->word, locked_word(peer, lock), lock->old);
+        peer, batch, &lock->status, lock->off, lock->word, txn_lock_word(peer, lock), lock->old);
 }
 
 CN_HOT
@@ -138,7 +133,7 @@ static void post_proof(struct cairn_tx *tx, struct txn_lock *lock, struct txn_ba
         return;
     if (!lock->bucket)
         size = PM_ITEM_HEADER_SIZE + (uint32_t)cn_align_up(tx->key[lock->key].key_size, 8);
-    lock->proof = txn_scratch(tx->ctx, size);
+    lock->proof = txn_scratch(tx, size);
     CAIRN_ASSERT(lock->proof != NULL);
     (void)txn_post_read(peer, batch, &lock->proof_status, lock->off, lock->proof, size);
 }
@@ -218,9 +213,9 @@ int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
     bool all = true;
     uint32_t wanted = 0;
 
-    ctx->scratch_used = 0;
+    tx->scratch_used = 0;
     cn_step(ctx->env, CN_STEP_c_lock);
-    for (uint32_t i = 0; i < tx->lock_count; i++) {
+    for (uint32_t i = 0; i < tx->lock_count && !tx->holds_all; i++) {
         struct txn_lock *lock = &tx->lock[i];
         if (lock->state != TXN_LOCK_WANTED)
             continue;
@@ -229,7 +224,8 @@ int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
         if (lock->status == TXN_PENDING)
             post_proof(tx, lock, &batch);
     }
-    (void)txn_wait_trip(ctx, &batch, deadline_ns);
+    if (wanted != 0)
+        (void)txn_wait_trip(ctx, &batch, deadline_ns);
     for (uint32_t i = 0; i < tx->lock_count && wanted != 0; i++) {
         struct txn_lock *lock = &tx->lock[i];
         if (lock->state != TXN_LOCK_WANTED)
@@ -273,7 +269,7 @@ int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_batch batch = {0};
-    uint64_t *words = ctx->words + TXN_LOCKS_MAX;
+    uint64_t *words = tx->words + TXN_LOCKS_MAX;
     int status[CAIRN_TX_KEYS_MAX];
     uint64_t off, word;
 
@@ -284,6 +280,10 @@ int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
     cn_step(ctx->env, CN_STEP_c_validate);
     if (CN_MUTANT(c_skip_validate))
         return 0;
+    if (tx->holds_all) {
+        cn_step(ctx->env, CN_STEP_c_validated);
+        return ctx->lost != 0 ? txn_lost_error(ctx) : 0;
+    }
     for (uint32_t i = 0; i < tx->key_count; i++) {
         if (needs_validation(tx, &tx->key[i], &off))
             (void)txn_post_read(&ctx->peer[tx->key[i].peer], &batch, &status[i], off, &words[i], 8);
@@ -320,14 +320,16 @@ void txn_release(struct cairn_tx *tx, bool background)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_batch here = {0};
-    struct txn_batch *batch = background ? &ctx->background : &here;
+    struct txn_batch *batch = background ? &tx->background : &here;
     bool stepped = false;
 
+    if (background && tx->held == 0) /* all of them are in records */
+        return;
     for (uint32_t i = 0; i < tx->lock_count; i++) {
         struct txn_lock *lock = &tx->lock[i];
         struct txn_peer *peer = &ctx->peer[lock->peer];
         uint64_t version = pm_word_version(lock->word);
-        uint64_t expected = locked_word(peer, lock);
+        uint64_t expected = txn_lock_word(peer, lock);
         if (lock->state == TXN_LOCK_FAILED && CN_MUTANT(c_release_unacquired)) {
             expected = *lock->old;
             version = pm_word_version(expected);

@@ -6,6 +6,10 @@
  * not cross the ring's end: a pad fills it, of which only the header line is written. A record
  * takes at most half a ring, so that with its pad it always fits once the ring is empty.
  *
+ * Several transactions of the context may be between PREPARE and LOG. Space is kept for all records
+ * of one, or for none: nobody waits for space who keeps some. From the first sequence taken to the
+ * last record posted nothing waits, so that a log is in order of sequence.
+ *
  * Invariants: a sequence is taken once (R15): at LOG, or with the token, and then a void record
  * fills it if the transaction does not. Space is used only below position + ring size and position
  * + window as last read from what the node has persisted (R4). Staging is not touched from post to
@@ -13,56 +17,96 @@
  */
 #include "txn/txn_ctx.h"
 
-static uint64_t ring_at(const struct txn_peer *peer, uint64_t log_off)
+/* log_off % ring_size, mostly without the division, which takes as long as a small record. */
+static inline uint64_t in_ring(const struct txn_peer *peer, uint64_t log_off)
 {
-    return peer->ring_off + RD_RING_HEADER_SIZE + log_off % peer->ring_size;
+    uint64_t in_lap = log_off - peer->lap_off;
+
+    return CN_LIKELY(in_lap < peer->ring_size) ? in_lap : log_off % peer->ring_size;
 }
 
-static struct pm_place place_at(const struct txn_peer *peer, uint64_t log_off)
+static inline uint64_t ring_at(const struct txn_peer *peer, uint64_t log_off)
 {
-    return (struct pm_place){.pool = peer->pool,
-        .slot = peer->slot,
-        .epoch = peer->epoch,
-        .nonce = peer->nonce,
-        .log_off = log_off};
+    return peer->ring_off + RD_RING_HEADER_SIZE + in_ring(peer, log_off);
+}
+
+/* The log ends here now. */
+static inline void end_log(struct txn_peer *peer, uint64_t log_off)
+{
+    peer->log_off = log_off;
+    if (CN_UNLIKELY(log_off - peer->lap_off >= peer->ring_size))
+        peer->lap_off = log_off - log_off % peer->ring_size;
+}
+
+static inline const struct pm_place *place_at(struct txn_peer *peer, uint64_t log_off)
+{
+    peer->place.log_off = log_off;
+    return &peer->place;
 }
 
 /* Bytes of pad in front of `size` bytes at log offset `off`. */
-static uint64_t pad_before(const struct txn_peer *peer, uint64_t off, uint32_t size)
+static inline uint64_t pad_before(const struct txn_peer *peer, uint64_t off, uint32_t size)
 {
-    uint64_t room = peer->ring_size - off % peer->ring_size;
+    uint64_t room = peer->ring_size - in_ring(peer, off);
 
     return size > room ? room : 0;
 }
 
 /* ---- which participants, how big ---- */
 
+/* Worst case of what a record takes: its pad is smaller than itself, and records of other
+ * transactions that get in before it decide where it lies. */
+static uint64_t promise_of(const struct txn_rec *rec)
+{
+    return 2 * (uint64_t)rec->size;
+}
+
+static void promise(struct txn_rec *rec)
+{
+    rec->promised = true;
+    rec->peer->promised_bytes += promise_of(rec);
+    rec->peer->promised_records++;
+}
+
+static void give_back(struct txn_rec *rec)
+{
+    if (!rec->promised)
+        return;
+    rec->promised = false;
+    rec->peer->promised_bytes -= promise_of(rec);
+    rec->peer->promised_records--;
+}
+
 CN_HOT
 void txn_log_forget(struct cairn_tx *tx)
 {
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
-        p->rec.in = false;
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        give_back(rec);
+        rec->in = false;
+    }
     tx->participant = NULL;
     tx->participants = 0;
 }
 
-CN_HOT
-static struct txn_peer *join(struct cairn_tx *tx, uint16_t at)
+static inline struct txn_rec *join(struct cairn_tx *tx, uint16_t at)
 {
-    struct txn_peer *p = &tx->ctx->peer[at], **link = &tx->participant;
+    struct txn_rec *rec = &tx->rec[at], **link = &tx->participant;
 
-    if (p->rec.in)
-        return p;
-    while (*link != NULL && (*link)->at < at)
-        link = &(*link)->rec.next;
-    p->rec.in = true;
-    p->rec.posted = false;
-    p->rec.status = 0;
-    p->rec.size = 0;
-    p->rec.next = *link;
-    *link = p;
+    if (rec->in)
+        return rec;
+    while (*link != NULL && *link < rec)
+        link = &(*link)->next;
+    rec->peer = &tx->ctx->peer[at];
+    rec->next = *link;
+    rec->in = true;
+    rec->posted = rec->promised = false;
+    rec->key = NULL;
+    rec->key_end = &rec->key;
+    rec->size = 0;
+    rec->status = 0;
+    *link = rec;
     tx->participants++;
-    return p;
+    return rec;
 }
 
 static uint32_t value_size(const struct txn_key *k)
@@ -75,28 +119,32 @@ void txn_log_plan(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
 
-    txn_log_forget(tx);
+    if (tx->participant != NULL)
+        txn_log_forget(tx);
     for (uint16_t p = 0; tx->has_token && p < ctx->peer_count; p++) {
         if (ctx->peer[p].node == tx->token.node)
             (void)join(tx, p);
     }
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        const struct txn_key *k = &tx->key[i];
+    for (struct txn_key *k = tx->key, *end = k + tx->key_count; k != end; k++) {
         if (k->effect == 0)
             continue;
-        struct txn_peer *p = join(tx, k->peer);
-        p->rec.size += pm_record_write_size(k->key_size, value_size(k));
-        if (k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE)
-            p->rec.size += (uint32_t)sizeof(struct pm_lock_pm);
+        struct txn_rec *rec = join(tx, k->peer);
+        uint32_t pairs = k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE; /* its block */
+        pairs += tx->holds_all;                                                /* its lock */
+        rec->size += pm_record_write_size(k->key_size, value_size(k)) +
+            pairs * (uint32_t)sizeof(struct pm_lock_pm);
+        k->next_in_rec = NULL;
+        *rec->key_end = k;
+        rec->key_end = &k->next_in_rec;
     }
-    for (uint32_t i = 0; i < tx->lock_count; i++) {
+    for (uint32_t i = 0; i < tx->lock_count && !tx->holds_all; i++) {
         if (tx->lock[i].written)
-            ctx->peer[tx->lock[i].peer].rec.size += (uint32_t)sizeof(struct pm_lock_pm);
+            tx->rec[tx->lock[i].peer].size += (uint32_t)sizeof(struct pm_lock_pm);
     }
     uint32_t head = (uint32_t)sizeof(struct pm_record_pm) +
         tx->participants * (uint32_t)sizeof(struct pm_participant_pm);
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
-        p->rec.size = (uint32_t)cn_align_up(head + p->rec.size, PM_RECORD_ALIGN);
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next)
+        rec->size = (uint32_t)cn_align_up(head + rec->size, PM_RECORD_ALIGN);
 }
 
 /* ---- ring space (R4) ---- */
@@ -117,25 +165,42 @@ static int take_position(struct txn_peer *peer)
 
 static int read_position(struct txn_peer *peer, uint64_t deadline_ns)
 {
+    struct cairn_ctx *ctx = peer->ctx;
     struct txn_batch batch = {0};
 
+    /* Read along with a record, or by another transaction: one read of it at a time. */
+    while (peer->position_status == TXN_PENDING && ctx->lost == 0) {
+        uint64_t now = txn_now(ctx);
+        if (now >= deadline_ns)
+            return 0;
+        txn_pause(ctx, cn_min64(deadline_ns, now + TXN_BACKOFF_MIN_NS));
+    }
+    if (ctx->lost != 0)
+        return txn_lost_error(ctx);
     (void)txn_post_read(peer, &batch, &peer->position_status, peer->position_off, peer->position,
         sizeof(*peer->position));
-    int rc = txn_wait_trip(peer->ctx, &batch, deadline_ns);
-    if (peer->ctx->lost != 0)
-        return txn_lost_error(peer->ctx);
-    return rc != 0 ? txn_peer_fail(peer, rc) : take_position(peer);
+    int rc = txn_wait_trip(ctx, &batch, deadline_ns);
+    if (ctx->lost != 0)
+        return txn_lost_error(ctx);
+    if (rc != 0)
+        return txn_peer_fail(peer, rc);
+    /* Another transaction may have begun to read it anew before this one went on. */
+    return peer->position_status == 0 ? take_position(peer) : 0;
 }
 
-CN_HOT
-static bool fits(const struct txn_peer *peer, uint32_t size, uint64_t seq)
+static inline bool fits(const struct txn_peer *peer, uint32_t size, uint64_t seq)
 {
-    uint64_t end = peer->log_off + pad_before(peer, peer->log_off, size) + size;
+    uint64_t need = size;
 
     if (CN_MUTANT(c_ring_past_position))
         return true;
-    return end <= peer->position_off_log + peer->ring_size &&
-        seq <= peer->position_seq + peer->window;
+    if (peer->promised_records == 0)
+        need += pad_before(peer, peer->log_off, size);
+    else
+        need = 2 * need + peer->promised_bytes;
+    seq += peer->promised_records;
+    return peer->log_off + need <= peer->position_off_log + peer->ring_size &&
+        seq <= peer->position_seq + peer->window && seq <= peer->done + TXN_UNDONE_MAX;
 }
 
 CN_HOT
@@ -171,99 +236,243 @@ static int await_space(struct txn_peer *peer, uint32_t size, uint64_t seq, uint6
     return 0;
 }
 
-CN_HOT
-int txn_ring_reserve(struct txn_peer *peer, uint32_t size, uint64_t deadline_ns)
+static int check_size(const struct txn_peer *peer, uint32_t size)
 {
-    const struct cairn_tx *tx = &peer->ctx->tx;
-    uint64_t limit = cn_min64(peer->ring_size / 2, TXN_STAGING_SIZE);
-
-    if (peer->bytes_max != 0)
-        limit = cn_min64(limit, peer->bytes_max);
-    if (size > limit)
+    if (size > peer->record_max)
         return cn_fail(CAIRN_E_TX_SIZE, "node %u (%s): a record of %u bytes; its ring takes %llu",
-            peer->node, peer->address, size, (unsigned long long)limit);
-    if (peer->void_seq != 0) {
-        int rc = await_space(peer, PM_RECORD_VOID_SIZE, peer->void_seq, deadline_ns);
+            peer->node, peer->address, size, (unsigned long long)peer->record_max);
+    return 0;
+}
+
+/* A sequence that was taken and not logged comes first. */
+static int fill_void(struct txn_peer *peer, uint64_t deadline_ns)
+{
+    int rc = await_space(peer, PM_RECORD_VOID_SIZE, peer->void_seq, deadline_ns);
+
+    if (rc == 0)
+        txn_void_fill(peer, deadline_ns);
+    return rc;
+}
+
+static inline uint64_t next_seq(const struct cairn_tx *tx, const struct txn_peer *peer)
+{
+    return tx->has_token && tx->token.node == peer->node ? tx->token.seq : peer->seq + 1;
+}
+
+/* The first record that there is no space for; NULL: none. */
+static struct txn_rec *short_of_space(const struct cairn_tx *tx)
+{
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        if (!fits(rec->peer, rec->size, next_seq(tx, rec->peer)))
+            return rec;
+    }
+    return NULL;
+}
+
+/* There is space now for every record, and no void to be filled first. */
+CN_HOT
+static bool has_space(const struct cairn_tx *tx)
+{
+    for (const struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        const struct txn_peer *peer = rec->peer;
+        if (rec->size > peer->record_max || peer->void_seq != 0 ||
+            !fits(peer, rec->size, next_seq(tx, peer)))
+            return false;
+    }
+    return true;
+}
+
+static int make_space(struct cairn_tx *tx, uint64_t deadline_ns)
+{
+    struct txn_rec *rec;
+
+    for (rec = tx->participant; rec != NULL; rec = rec->next) {
+        int rc = check_size(rec->peer, rec->size);
+        if (rc == 0 && rec->peer->void_seq != 0)
+            rc = fill_void(rec->peer, deadline_ns);
         if (rc != 0)
             return rc;
-        txn_void_fill(peer, deadline_ns);
     }
-    bool token_here = tx->has_token && tx->token.node == peer->node;
-    return await_space(peer, size, token_here ? tx->token.seq : peer->seq + 1, deadline_ns);
+    while ((rec = short_of_space(tx)) != NULL) {
+        deadline_ns = txn_due(tx->ctx, deadline_ns);
+        int rc = await_space(rec->peer, rec->size, next_seq(tx, rec->peer), deadline_ns);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+CN_HOT
+int txn_log_reserve(struct cairn_tx *tx, uint64_t deadline_ns)
+{
+    if (CN_UNLIKELY(!has_space(tx))) {
+        int rc = make_space(tx, deadline_ns);
+        if (rc != 0)
+            return rc;
+    }
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next)
+        promise(rec);
+    return 0;
+}
+
+/* ---- staging ---- */
+
+/* Where `size` bytes would begin that do not cross the end of the staging. */
+static uint64_t staging_at(uint64_t from, uint32_t size)
+{
+    uint64_t room = TXN_STAGING_SIZE - from % TXN_STAGING_SIZE;
+
+    return size > room ? from + room : from;
+}
+
+static bool staging_fits(const struct txn_peer *peer, uint32_t size)
+{
+    uint64_t end = staging_at(peer->staging_head, size) + size;
+
+    return staging_at(end, 64) + 64 <= peer->staging_tail + TXN_STAGING_SIZE; /* a pad */
+}
+
+static uint8_t *stage(struct txn_peer *peer, uint32_t size)
+{
+    uint64_t at = staging_at(peer->staging_head, size);
+
+    peer->staging_head = at + size;
+    CAIRN_DASSERT(peer->staging_head <= peer->staging_tail + TXN_STAGING_SIZE);
+    return peer->staging + at % TXN_STAGING_SIZE;
+}
+
+/* The flush of a record is over: flushes of one connection complete in order, so everything before
+ * it is free, too. */
+static void unstage(struct txn_rec *rec)
+{
+    struct txn_peer *peer = rec->peer;
+
+    peer->staging_tail = cn_max64(peer->staging_tail, rec->staging_end);
+}
+
+/* Wait until all records have room: others are on their way, and their flushes are posted. */
+CN_HOT
+static int await_staging(struct cairn_tx *tx, uint64_t deadline_ns)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+    uint32_t idle = 0;
+
+    for (struct txn_rec *rec = tx->participant; rec != NULL;) {
+        struct txn_peer *peer = rec->peer;
+        bool empty = peer->staging_head == peer->staging_tail;
+        if (empty) /* from its start again, and the ends go on: a lane may still free what was */
+            peer->staging_head = peer->staging_tail =
+                cn_align_up(CN_MUTANT(c_staging_restarts) ? 0 : peer->staging_head,
+                    TXN_STAGING_SIZE);
+        if (CN_LIKELY(empty || staging_fits(peer, rec->size))) {
+            rec = rec->next;
+            continue;
+        }
+        deadline_ns = txn_due(ctx, deadline_ns);
+        txn_wait_some(ctx, &idle, deadline_ns);
+        if (ctx->lost != 0)
+            return txn_lost_error(ctx);
+        if (txn_now(ctx) >= deadline_ns)
+            return cn_fail(CAIRN_E_TIMEOUT, "node %u (%s): its log takes no record in time",
+                peer->node, peer->address);
+        rec = tx->participant; /* others have gone on meanwhile */
+    }
+    return 0;
 }
 
 /* ---- records ---- */
 
-CN_HOT
-static void add_writes(struct cairn_tx *tx, struct txn_peer *peer, struct pm_record_writer *w)
+static inline void add_write(
+    struct cairn_tx *tx, const struct txn_key *k, struct pm_record_writer *w)
 {
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        const struct txn_key *k = &tx->key[i];
-        if (k->peer != peer->at || k->effect == 0)
-            continue;
-        struct pm_write_pm write = {
-            .op = (uint8_t)k->effect,
-            .key_size = le16_make(k->key_size),
-            .value_size = le32_make(value_size(k)),
-            .index = le32_make(k->index->root.index),
-            .hash = le64_make(k->hash),
-        };
-        if (k->effect != PM_OP_INSERT) {
-            write.item = le64_make(k->item);
-            write.key_base = le64_make(pm_word_version(k->item_word));
-        }
-        if (k->effect != PM_OP_UPDATE)
-            write.bucket = le64_make(k->bucket);
-        if (k->block != TXN_NONE) {
-            write.block = le64_make(k->block_off);
-            write.class_ = k->block_class;
-        }
-        (void)pm_record_add_write(w, &write, k->key, txn_set_value(tx, k));
+    uint32_t size = value_size(k);
+    struct pm_write_pm *write = pm_record_open_write(w, k->key_size, size);
+
+    if (write == NULL)
+        return;
+    bool named = k->block != TXN_NONE, old = k->effect != PM_OP_INSERT;
+    write->op = (uint8_t)k->effect;
+    write->class_ = named ? k->block_class : 0;
+    write->key_size = le16_make(k->key_size);
+    write->value_size = le32_make(size);
+    write->index = le32_make(k->index->root.index);
+    write->reserved = le32_make(0);
+    write->hash = le64_make(k->hash);
+    write->key_base = le64_make(old ? pm_word_version(k->item_word) : 0);
+    write->item = le64_make(old ? k->item : 0);
+    write->block = le64_make(named ? k->block_off : 0);
+    write->bucket = le64_make(k->effect != PM_OP_UPDATE ? k->bucket : 0);
+    pm_record_put_padded(write, k->key, k->key_size, txn_set_value(tx, k), size);
+}
+
+static void add_participants(struct cairn_tx *tx, struct pm_record_writer *w)
+{
+    for (const struct txn_rec *r = tx->participant; r != NULL; r = r->next)
+        pm_record_add_participant(
+            w, r->peer->node, r->peer->at, 0, r->peer->slot, r->peer->epoch, r->seq);
+}
+
+/* All that is held and written. Where it holds the words of all beliefs these are the items of the
+ * keys themselves. */
+static inline void add_locks(
+    struct cairn_tx *tx, const struct txn_rec *rec, struct pm_record_writer *w)
+{
+    uint16_t at = rec->peer->at;
+
+    if (CN_LIKELY(tx->holds_all)) {
+        for (const struct txn_key *k = rec->key; k != NULL; k = k->next_in_rec)
+            pm_record_add_lock(w, k->item, pm_word_version(k->item_word));
+        return;
+    }
+    for (const struct txn_lock *lock = tx->lock, *end = lock + tx->lock_count; lock != end;
+         lock++) {
+        if (lock->peer == at && lock->written && lock->state == TXN_LOCK_HELD)
+            pm_record_add_lock(w, lock->off, pm_word_version(lock->word));
     }
 }
 
 CN_HOT
-static int build_record(struct cairn_tx *tx, struct txn_peer *peer)
+static int build_record(struct cairn_tx *tx, struct txn_rec *rec)
 {
-    struct cairn_ctx *ctx = tx->ctx;
+    struct txn_peer *peer = rec->peer;
     struct pm_record_writer w;
 
-    pm_record_begin(&w, ctx->staging + (size_t)peer->at * TXN_STAGING_SIZE, TXN_STAGING_SIZE);
+    rec->bytes = stage(peer, rec->size);
+    rec->staging_end = peer->staging_head;
+    pm_record_begin(&w, rec->bytes, rec->size);
     w.done = peer->done;
-    for (const struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
-        pm_record_add_participant(&w, p->node, p->at, 0, p->slot, p->epoch, p->rec.seq);
-    for (uint32_t i = 0; i < tx->lock_count; i++) {
-        const struct txn_lock *lock = &tx->lock[i];
-        if (lock->peer == peer->at && lock->written && lock->state == TXN_LOCK_HELD)
-            pm_record_add_lock(&w, lock->off, pm_word_version(lock->word));
-    }
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        const struct txn_key *k = &tx->key[i];
-        if (k->peer == peer->at && k->effect != 0 && k->block != TXN_NONE)
+    if (rec == tx->participant)
+        add_participants(tx, &w);
+    else
+        pm_record_copy_participants(&w, tx->participant->bytes, (uint16_t)tx->participants);
+    add_locks(tx, rec, &w);
+    for (const struct txn_key *k = rec->key; k != NULL && tx->blocks != 0; k = k->next_in_rec) {
+        if (k->block != TXN_NONE)
             pm_record_add_block(&w, k->block_off, k->block_version);
     }
-    add_writes(tx, peer, &w);
-    peer->rec.off = peer->log_off + pad_before(peer, peer->log_off, peer->rec.size);
-    struct pm_place place = place_at(peer, peer->rec.off);
-    uint32_t size = pm_record_end(
-        &w, PM_RECORD_TX, &tx->txid, peer->rec.seq, ctx->cluster->config->view, &place);
-    if (size == 0 || size != peer->rec.size)
+    for (const struct txn_key *k = rec->key; k != NULL; k = k->next_in_rec)
+        add_write(tx, k, &w);
+    rec->off = peer->log_off + pad_before(peer, peer->log_off, rec->size);
+    rec->remote = ring_at(peer, rec->off);
+    uint32_t size = pm_record_end(&w, PM_RECORD_TX, &tx->txid, rec->seq,
+        tx->ctx->cluster->config->view, place_at(peer, rec->off));
+    if (size == 0 || size != rec->size)
         return cn_fail(CAIRN_E_TX_SIZE, "node %u (%s): the record takes %u bytes, reserved are %u",
-            peer->node, peer->address, size, peer->rec.size);
+            peer->node, peer->address, size, rec->size);
     return 0;
 }
 
 /* Write a pad's header line if the next `size` bytes would cross the ring's end. */
 CN_HOT
-static int post_pad(struct txn_peer *peer, uint32_t size)
+static int post_pad(struct txn_peer *peer, uint32_t size, uint64_t *staging_end)
 {
     uint64_t pad = pad_before(peer, peer->log_off, size);
-    uint8_t *line = peer->line + PM_RECORD_VOID_SIZE;
 
     if (pad == 0)
         return 0;
-    struct pm_place place = place_at(peer, peer->log_off);
-    pm_record_make_pad(line, (uint32_t)pad, &place);
+    uint8_t *line = stage(peer, 64);
+    *staging_end = peer->staging_head;
+    pm_record_make_pad(line, (uint32_t)pad, place_at(peer, peer->log_off));
     return rd_write(peer->conn, 0, ring_at(peer, peer->log_off), line, 64, RD_MORE);
 }
 
@@ -278,55 +487,55 @@ static int post_lost(struct txn_peer *peer, int rc)
 }
 
 CN_HOT
-static int post_record(struct cairn_tx *tx, struct txn_peer *peer, struct txn_batch *batch)
+static int post_record(struct cairn_tx *tx, struct txn_rec *rec, struct txn_batch *batch)
 {
     struct cairn_ctx *ctx = tx->ctx;
-    uint8_t *record = ctx->staging + (size_t)peer->at * TXN_STAGING_SIZE;
-    uint32_t size = peer->rec.size;
+    struct txn_peer *peer = rec->peer;
+    uint32_t size = rec->size;
 
     cn_step(ctx->env, CN_STEP_c_log);
     if (peer->state != TXN_PEER_UP)
         return post_lost(peer, peer->down_status != 0 ? peer->down_status : CAIRN_E_NODE_DOWN);
-    int rc = post_pad(peer, size);
+    int rc = post_pad(peer, size, &rec->staging_end);
     if (rc == 0)
-        rc = rd_write(peer->conn, 0, ring_at(peer, peer->rec.off), record, size, RD_MORE);
+        rc = rd_write(peer->conn, 0, rec->remote, rec->bytes, size, RD_MORE);
     if (rc != 0)
         return post_lost(peer, rc);
-    peer->rec.posted = true;
-    peer->log_off = peer->rec.off + size;
-    for (uint32_t i = 0; i < tx->lock_count; i++) {
-        if (tx->lock[i].peer == peer->at && tx->lock[i].written &&
-            tx->lock[i].state == TXN_LOCK_HELD)
-            tx->lock[i].state = TXN_LOCK_LOGGED;
+    rec->posted = true;
+    give_back(rec);
+    end_log(peer, rec->off + size);
+    for (struct txn_lock *lock = tx->lock, *end = lock + tx->lock_count; lock != end; lock++) {
+        if (lock->peer == peer->at && lock->written && lock->state == TXN_LOCK_HELD) {
+            lock->state = TXN_LOCK_LOGGED;
+            tx->held--;
+        }
     }
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        struct txn_key *k = &tx->key[i];
-        if (k->peer == peer->at && k->block != TXN_NONE && k->effect != 0)
+    for (const struct txn_key *k = rec->key; k != NULL && tx->blocks != 0; k = k->next_in_rec) {
+        if (k->block != TXN_NONE)
             txn_block_spend(peer, k->block);
     }
-    peer->rec.status = 0;
+    rec->status = 0;
     if (CN_MUTANT(c_flush_skipped) || (CN_MUTANT(c_flush_first_only) && peer->at != 0))
         return 0;
-    rc = txn_post_flush(peer, CN_MUTANT(c_ack_before_flush) ? &ctx->background : batch,
-        &peer->rec.status, ring_at(peer, peer->rec.off), size);
+    rc = txn_post_flush(peer, CN_MUTANT(c_ack_before_flush) ? &tx->background : batch,
+        &rec->status, rec->remote, size, &rec->flush);
     if (CN_MUTANT(c_reuse_send_buffer))
-        memset(record + 64, 0xa5, size - 64);
+        memset(rec->bytes + 64, 0xa5, size - 64);
     return rc;
 }
 
 /* More than half of the ring or of the window is in use, as far as is known here. */
-CN_HOT
-static bool is_far(const struct txn_peer *peer)
+static inline bool is_far(const struct txn_peer *peer)
 {
     return (peer->log_off - peer->position_off_log) * 2 > peer->ring_size ||
         (peer->seq - peer->position_seq) * 2 > peer->window;
 }
 
 /* The ring fills: read the position along, so that the next transaction need not wait for it. */
-CN_HOT
 static void post_position(struct txn_peer *peer)
 {
-    if (!is_far(peer) || peer->state != TXN_PEER_UP || peer->position_status == TXN_PENDING)
+    if (peer->state != TXN_PEER_UP || peer->position_status == TXN_PENDING ||
+        peer->ctx->op_free == TXN_NONE) /* nothing waits here */
         return;
     /* What was read along with an earlier record counts from here on; if it lies, and while it is
      * not enough, it is read again. */
@@ -341,22 +550,21 @@ static void post_position(struct txn_peer *peer)
 CN_HOT
 static void note_token(struct cairn_tx *tx)
 {
-    struct cairn_ctx *ctx = tx->ctx;
-    const struct txn_peer *at = NULL;
+    const struct txn_rec *at = NULL;
 
-    for (const struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
-        if (p->rec.posted && (at == NULL || (at->rec.status != 0 && p->rec.status == 0)))
-            at = p;
+    for (const struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        if (rec->posted && (at == NULL || (at->status != 0 && rec->status == 0)))
+            at = rec;
     }
     if (at == NULL)
         return;
-    ctx->last_token = tx->has_token ? tx->token
-                                    : (struct txn_token){.txid = tx->txid,
-                                          .node = at->node,
-                                          .slot = at->slot,
-                                          .epoch = at->epoch,
-                                          .seq = at->rec.seq};
-    ctx->last_token_valid = true;
+    tx->logged = tx->has_token ? tx->token
+                               : (struct txn_token){.txid = tx->txid,
+                                     .node = at->peer->node,
+                                     .slot = at->peer->slot,
+                                     .epoch = at->peer->epoch,
+                                     .seq = at->seq};
+    tx->was_logged = true;
 }
 
 CN_HOT
@@ -364,10 +572,12 @@ static int build_all(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
 
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
-        p->rec.seq = tx->has_token && tx->token.node == p->node ? tx->token.seq : ++p->seq;
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
-        int rc = build_record(tx, p);
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        rec->seq = next_seq(tx, rec->peer);
+        rec->peer->seq = cn_max64(rec->peer->seq, rec->seq);
+    }
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        int rc = build_record(tx, rec);
         if (rc != 0) {
             /* Sequences are taken and will not be logged: the session ends with them. */
             ctx->lost = ctx->lost != 0 ? ctx->lost : CAIRN_E_FABRIC;
@@ -388,13 +598,34 @@ static bool is_alone(const struct cairn_tx *tx)
 CN_HOT
 static void ring_if_alone(struct cairn_tx *tx)
 {
-    struct txn_peer *p = tx->participant;
+    struct txn_peer *p;
 
     if (!is_alone(tx))
         return;
-    txn_ring(tx->ctx);
+    if (tx->ctx->running == NULL)
+        txn_ring(tx->ctx);
+    p = tx->participant->peer;
     if (p->state == TXN_PEER_UP)
-        rd_doorbell(p->conn);
+        txn_bell(p);
+}
+
+/* The sequence is committed, or void. The next record says up to which all are: a place of those
+ * that is lost later is damage, not a gap. */
+static inline void note_done(struct txn_peer *peer, uint64_t seq)
+{
+    uint64_t *bits = peer->committed;
+
+    if (CN_LIKELY(seq == peer->done + 1))
+        peer->done = seq;
+    else
+        bits[seq % TXN_UNDONE_MAX / 64] |= UINT64_C(1) << seq % 64;
+    for (uint64_t next = peer->done + 1;; next++) {
+        uint64_t bit = UINT64_C(1) << next % 64, *word = &bits[next % TXN_UNDONE_MAX / 64];
+        if ((*word & bit) == 0)
+            return;
+        *word &= ~bit;
+        peer->done = next;
+    }
 }
 
 CN_HOT
@@ -405,31 +636,38 @@ int txn_log_all(struct cairn_tx *tx, uint64_t deadline_ns, bool *ret_posted)
     int first = 0;
 
     *ret_posted = false;
-    int rc = build_all(tx);
+    int rc = await_staging(tx, deadline_ns);
+    if (rc == 0)
+        rc = build_all(tx);
     if (rc != 0)
         return rc;
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
-        rc = post_record(tx, p, &batch);
-        *ret_posted |= p->rec.posted;
-        if (rc != 0 && first == 0)
-            first = rc;
-        if (rc != 0 && !*ret_posted)
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        rc = post_record(tx, rec, &batch);
+        *ret_posted |= rec->posted;
+        if (CN_UNLIKELY(is_far(rec->peer)))
+            post_position(rec->peer);
+        if (CN_LIKELY(rc == 0))
+            continue;
+        first = first != 0 ? first : rc;
+        if (!*ret_posted)
             return txn_lost_error(ctx);
     }
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
-        post_position(p);
     cn_step(ctx->env, CN_STEP_c_logged);
     if (CN_MUTANT(c_mark_before_flush))
         txn_mark_all(tx);
     ring_if_alone(tx);
     rc = txn_wait_trip(ctx, &batch, deadline_ns);
     note_token(tx);
-    if (first != 0 || rc != 0)
-        return first != 0 ? first : rc;
-    cn_step(ctx->env, CN_STEP_c_flushed);
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next)
-        p->done = p->rec.seq; /* the next record says so: a place lost later is damage, not a gap */
-    return 0;
+    if (first == 0)
+        first = rc;
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        unstage(rec);
+        if (CN_LIKELY(first == 0))
+            note_done(rec->peer, rec->seq);
+    }
+    if (first == 0)
+        cn_step(ctx->env, CN_STEP_c_flushed);
+    return first;
 }
 
 CN_HOT
@@ -439,20 +677,20 @@ void txn_mark_all(struct cairn_tx *tx)
 
     if (is_alone(tx))
         return;
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
-        if (!p->rec.posted || p->state != TXN_PEER_UP)
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        struct txn_peer *p = rec->peer;
+        if (!rec->posted || p->state != TXN_PEER_UP)
             continue;
         cn_step(ctx->env, CN_STEP_c_mark);
-        uint64_t value = pm_word_value(p->nonce, p->rec.seq, PM_WORD_MARK);
-        uint64_t at = ring_at(p, p->rec.off) + offsetof(struct pm_record_pm, mark);
-        if (rd_mark(p->conn, 0, at, value, 0) == 0)
-            rd_doorbell(p->conn); /* else the connection is lost: the node resolves the record */
+        uint64_t value = pm_word_value(p->nonce, rec->seq, PM_WORD_MARK);
+        uint64_t at = rec->remote + offsetof(struct pm_record_pm, mark);
+        txn_post_mark(p, &tx->background, at, value, &rec->mark);
     }
 }
 
 /* ---- tokens and voids (R15) ---- */
 
-int txn_token_take(struct cairn_tx *tx)
+static int take_token(struct cairn_tx *tx)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_key *k = NULL;
@@ -468,7 +706,7 @@ int txn_token_take(struct cairn_tx *tx)
     if (rc != 0)
         return rc;
     if (peer->void_seq != 0) { /* one open sequence per ring */
-        rc = txn_ring_reserve(peer, PM_RECORD_VOID_SIZE, txn_op_deadline(ctx));
+        rc = fill_void(peer, txn_op_deadline(ctx));
         if (rc != 0)
             return rc;
     }
@@ -481,10 +719,21 @@ int txn_token_take(struct cairn_tx *tx)
     return 0;
 }
 
+int txn_token_take(struct cairn_tx *tx)
+{
+    tx->ctx->alone = true; /* nobody begins while this waits, either */
+    int rc = take_token(tx);
+    if (rc != 0)
+        tx->ctx->alone = false;
+    return rc;
+}
+
 void txn_void_fill(struct txn_peer *peer, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = peer->ctx;
     struct txn_batch batch = {0};
+    struct txn_flush flush;
+    uint64_t seq = peer->void_seq, staged = peer->staging_tail;
     int status;
 
     if (peer->void_seq == 0 || peer->state != TXN_PEER_UP ||
@@ -492,20 +741,22 @@ void txn_void_fill(struct txn_peer *peer, uint64_t deadline_ns)
         return;
     cn_step(ctx->env, CN_STEP_c_void);
     uint64_t off = peer->log_off + pad_before(peer, peer->log_off, PM_RECORD_VOID_SIZE);
-    struct pm_place place = place_at(peer, off);
-    pm_record_make_void(
-        peer->line, &peer->void_txid, peer->void_seq, ctx->cluster->config->view, &place);
-    int rc = post_pad(peer, PM_RECORD_VOID_SIZE);
+    pm_record_make_void(peer->line, &peer->void_txid, peer->void_seq, ctx->cluster->config->view,
+        place_at(peer, off));
+    int rc = post_pad(peer, PM_RECORD_VOID_SIZE, &staged);
     if (rc == 0)
         rc = rd_write(peer->conn, 0, ring_at(peer, off), peer->line, PM_RECORD_VOID_SIZE, RD_MORE);
     if (rc != 0) {
         (void)post_lost(peer, rc);
         return;
     }
-    peer->log_off = off + PM_RECORD_VOID_SIZE;
+    end_log(peer, off + PM_RECORD_VOID_SIZE);
     peer->void_seq = 0;
-    (void)txn_post_flush(peer, &batch, &status, ring_at(peer, off), PM_RECORD_VOID_SIZE);
-    (void)txn_wait(ctx, &batch, deadline_ns);
+    (void)txn_post_flush(peer, &batch, &status, ring_at(peer, off), PM_RECORD_VOID_SIZE, &flush);
+    if (txn_wait(ctx, &batch, deadline_ns) == 0) {
+        note_done(peer, seq);
+        peer->staging_tail = cn_max64(peer->staging_tail, staged);
+    }
     if (peer->state == TXN_PEER_UP)
         rd_doorbell(peer->conn);
 }

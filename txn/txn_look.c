@@ -19,19 +19,17 @@ void txn_look_done(struct txn_look *look, int result)
 CN_HOT
 void txn_hint_put(const struct txn_key *key, const struct txn_peer *peer)
 {
-    struct txn_hint hint = {0};
+    bool present = key->belief == TXN_BELIEF_PRESENT;
+    const struct txn_hint hint = {
+        .item = present ? key->item : 0,
+        .version = present ? pm_word_version(key->item_word) : 0,
+        .bucket = key->bucket_known ? key->bucket : 0,
+        .bucket_version = key->bucket_known ? pm_word_version(key->bucket_word) : 0,
+        .item_size = present ? key->item_size : 0,
+        .class_ = present ? key->class_ : 0,
+    };
 
     CAIRN_ASSERT(key->belief != TXN_BELIEF_NONE); /* a bucket alone would read as an absence */
-    if (key->belief == TXN_BELIEF_PRESENT) {
-        hint.item = key->item;
-        hint.version = pm_word_version(key->item_word);
-        hint.item_size = key->item_size;
-        hint.class_ = key->class_;
-    }
-    if (key->bucket_known) {
-        hint.bucket = key->bucket;
-        hint.bucket_version = pm_word_version(key->bucket_word);
-    }
     bool proven = !key->recheck || CN_MUTANT(c_skip_absence_recheck);
     if (hint.item == 0 && (hint.bucket == 0 || !proven))
         return; /* an absence that is not proven yet is no hint */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * txn_message.c: messages between a context and its nodes. One request at a time is waited for
- * (ctx->request); grants are asked for ahead of need and taken whenever they come; PING is answered
+ * txn_message.c: messages between a context and its nodes. Requests that are waited for are in
+ * ctx->request; grants are asked for ahead of need and taken whenever they come; PING is answered
  * from any poll. A malformed message ends the connection: nothing of it is used.
  */
 #include "txn/txn_ctx.h"
@@ -78,7 +78,7 @@ static void answer_ping(struct txn_peer *peer, const struct rd_message_wire *pin
 static void take_reply(
     struct txn_peer *peer, const struct rd_message_wire *head, const void *body, uint32_t size)
 {
-    struct txn_request *r = &peer->ctx->request;
+    struct txn_request *r = peer->ctx->request;
     uint32_t id = le32_get(head->id);
     uint32_t code = le32_get(head->status);
     int status = code <= 30000 ? -(int)code : CAIRN_E_PROTOCOL;
@@ -90,7 +90,9 @@ static void take_reply(
         }
         return;
     }
-    if (r->id != id || id == 0 || r->peer != peer->at || r->done)
+    while (r != NULL && (r->id != id || r->peer != peer->at || r->done))
+        r = r->next;
+    if (r == NULL)
         return;
     r->done = true;
     r->status = status;
@@ -140,22 +142,33 @@ void txn_message(struct txn_peer *peer, const void *data, uint32_t size)
     }
 }
 
+static void forget(struct cairn_ctx *ctx, const struct txn_request *r)
+{
+    struct txn_request **link = &ctx->request;
+
+    while (*link != r)
+        link = &(*link)->next;
+    *link = r->next;
+}
+
 int txn_ask(struct txn_peer *peer, enum rd_message_type type, const void *body, uint32_t size,
-    uint64_t deadline_ns)
+    uint64_t deadline_ns, struct txn_request *r)
 {
     struct cairn_ctx *ctx = peer->ctx;
-    struct txn_request *r = &ctx->request;
-    uint32_t id;
 
     *r = (struct txn_request){.peer = peer->at};
-    int rc = txn_send_by(peer, type, body, size, deadline_ns, &id);
+    int rc = txn_send_by(peer, type, body, size, deadline_ns, &r->id);
     if (rc != 0)
         return rc;
-    r->id = id;
+    r->next = ctx->request;
+    ctx->request = r;
     bool done = txn_wait_flag(ctx, &r->done, deadline_ns);
-    r->id = 0;
+    forget(ctx, r);
     if (!done && ctx->lost != 0)
         return txn_lost_error(ctx);
+    if (r->cut)
+        return cn_fail(CAIRN_E_NODE_DOWN, "node %u (%s): no answer to %s before the session ended",
+            peer->node, peer->address, rd_wire_type_name(type));
     if (!done)
         return cn_fail(CAIRN_E_TIMEOUT, "node %u (%s): no answer to %s in time", peer->node,
             peer->address, rd_wire_type_name(type));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * txn_part.c: what the rings of a participant hold: finding records and marks, sealing a fenced
- * ring, tombstones. The apply loop is in txn_apply.c.
+ * txn_part.c: what the rings of a participant hold: finding records and marks while they come in,
+ * tombstones. The scan of a whole ring is in txn_part_scan.c, the apply loop in txn_apply.c.
  *
  * Invariants: an entry in use has position < seq <= position + window, so seq % window is its own;
  * the persisted position is always the one in slot->media; nothing is answered or stored into an
@@ -10,6 +10,7 @@
 #include "txn/txn_part.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "include/internal/cn_mutant.h"
 #include "txn/txn_part_internal.h"
@@ -17,7 +18,31 @@
 #define RETRY_NS_MIN UINT64_C(20000)
 #define RETRY_NS_MAX UINT64_C(5000000)
 #define MARK_OFF 24u
+#define COPY_MIN 256u
+#define LARGE_SIZE ((size_t)2 << 20)
 #define PASSED_RETRIES 4u /* a record that does not check so often may be damaged */
+
+/* Zeroed; those of a large window on large pages, for a start touches them all. */
+static struct txn_entry *new_entries(uint32_t window)
+{
+    size_t size = window * sizeof(struct txn_entry);
+    if (size < LARGE_SIZE)
+        return calloc(window, sizeof(struct txn_entry));
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    (void)madvise(at, size, MADV_HUGEPAGE); /* a hint */
+    return at;
+}
+
+static void free_entries(struct txn_entry *entry, uint32_t window)
+{
+    size_t size = window * sizeof(*entry);
+    if (size < LARGE_SIZE)
+        free(entry);
+    else
+        (void)munmap(entry, size);
+}
 
 int txn_part_open(struct txn_part *part, struct pm_pool *pool, const struct cn_env *env)
 {
@@ -28,7 +53,9 @@ int txn_part_open(struct txn_part *part, struct pm_pool *pool, const struct cn_e
     part->window = pool->super.geometry.window;
     part->slot = calloc(part->slot_count, sizeof(*part->slot));
     part->snapshot = malloc(pool->super.geometry.ring_size);
-    if (part->slot == NULL || part->snapshot == NULL) {
+    part->covered = calloc(pool->super.geometry.ring_size / PM_RECORD_ALIGN / 64 + 1, 8);
+    part->turn = 1;
+    if (part->slot == NULL || part->snapshot == NULL || part->covered == NULL) {
         txn_part_close(part);
         return cn_fail(-ENOMEM, "no memory for %u log slots", part->slot_count);
     }
@@ -44,6 +71,7 @@ int txn_part_open(struct txn_part *part, struct pm_pool *pool, const struct cn_e
         }
         part->slot[i].next_off = part->slot[i].media.position_off;
         part->slot[i].seq_max = part->slot[i].media.position_seq;
+        part->slot[i].next_found = part->slot[i].next_apply = UINT64_MAX;
     }
     return 0;
 }
@@ -54,12 +82,15 @@ void txn_part_close(struct txn_part *part)
         struct txn_entry *entry = part->slot[i].entry;
         for (uint32_t k = 0; entry != NULL && k < part->window; k++)
             free(entry[k].copy);
-        free(entry);
+        if (entry != NULL)
+            free_entries(entry, part->window);
     }
     free(part->slot);
     free(part->snapshot);
+    free(part->covered);
     part->slot = NULL;
     part->snapshot = NULL;
+    part->covered = NULL;
 }
 
 void txn_part_store(struct txn_part *part, struct txn_part_slot *slot, enum cn_step step)
@@ -74,7 +105,7 @@ void txn_part_store(struct txn_part *part, struct txn_part_slot *slot, enum cn_s
 struct txn_entry *txn_part_entry_at(struct txn_part *part, struct txn_part_slot *slot, uint64_t seq)
 {
     if (slot->entry == NULL)
-        slot->entry = calloc(part->window, sizeof(*slot->entry));
+        slot->entry = new_entries(part->window);
     return slot->entry == NULL ? NULL : &slot->entry[seq % part->window];
 }
 
@@ -87,33 +118,37 @@ struct txn_entry *txn_part_find(struct txn_part *part, struct txn_part_slot *slo
     return entry->state != TXN_ENTRY_NONE && entry->seq == seq ? entry : NULL;
 }
 
-static bool is_unresolved(enum txn_entry_state state)
-{
-    return state == TXN_ENTRY_FOUND || state == TXN_ENTRY_COMMITTED ||
-        state == TXN_ENTRY_APPLIED || state == TXN_ENTRY_ABORTED || state == TXN_ENTRY_REJECTED;
-}
+#define BIT(state) (1u << TXN_ENTRY_##state)
+#define UNRESOLVED (BIT(FOUND) | BIT(COMMITTED) | BIT(APPLIED) | BIT(ABORTED) | BIT(REJECTED))
 
 void txn_part_set_state(
     struct txn_part_slot *slot, struct txn_entry *entry, enum txn_entry_state state)
 {
-    bool was = is_unresolved(entry->state), is = is_unresolved(state);
+    uint32_t was = UNRESOLVED >> entry->state & 1, is = UNRESOLVED >> state & 1;
     CAIRN_ASSERT(was || !is || entry->state == TXN_ENTRY_NONE);
-    if (is && !was)
-        slot->unresolved++;
-    if (was && !is)
-        slot->unresolved--;
+    slot->unresolved += is - was;
+    slot->count[entry->state] -= entry->state != TXN_ENTRY_NONE;
+    slot->count[state] += state != TXN_ENTRY_NONE;
+    if (state == TXN_ENTRY_FOUND)
+        slot->next_found = cn_min64(slot->next_found, entry->seq);
+    else if (state == TXN_ENTRY_COMMITTED || state == TXN_ENTRY_APPLIED)
+        slot->next_apply = cn_min64(slot->next_apply, entry->seq);
     entry->state = state;
 }
 
-static bool grow_copy(struct txn_entry *entry, uint32_t size)
+/* Kept with the entry: after a window of records none is allocated any more. */
+bool txn_part_grow_copy(struct txn_entry *entry, uint32_t size)
 {
     if (entry->copy_capacity >= size)
         return true;
-    uint8_t *copy = realloc(entry->copy, size);
+    uint32_t capacity = COPY_MIN;
+    while (capacity < size)
+        capacity *= 2;
+    uint8_t *copy = realloc(entry->copy, capacity);
     if (copy == NULL)
         return false;
     entry->copy = copy;
-    entry->copy_capacity = size;
+    entry->copy_capacity = capacity;
     return true;
 }
 
@@ -141,30 +176,89 @@ static void retry_later(struct txn_part *part, struct txn_part_slot *slot)
     slot->retry_count++;
 }
 
-/* A record was copied to entry->copy and checked: the entry is in use from here. */
-static void take_entry(
-    struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry, uint64_t seq)
+void txn_part_take(struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry,
+    uint64_t now_ns)
 {
-    entry->seq = seq;
+    entry->seq = entry->record.seq;
     entry->has_record = true;
     entry->persisted = false;
     entry->doubt = NULL;
-    entry->found_ns = cn_now_ns(part->env);
+    entry->found_ns = now_ns;
     entry->end_off = entry->record.log_off + entry->record.size;
-    slot->seq_max = cn_max64(slot->seq_max, seq);
+    slot->seq_max = cn_max64(slot->seq_max, entry->seq);
     part->stats.found++;
     txn_part_set_state(slot, entry, TXN_ENTRY_FOUND);
 }
 
-/* Take the record at next_off, if there is a whole one. Returns 1 when it advanced. */
-static uint32_t poll_one(struct txn_part *part, struct txn_part_slot *slot)
+struct poll { /* of one slot; place and time are asked for when the first record is there */
+    struct txn_part *part;
+    struct txn_part_slot *slot;
+    bool ready;
+    struct pm_place place;
+    uint64_t now_ns;
+};
+
+static void make_ready(struct poll *poll)
 {
+    if (!poll->ready) {
+        poll->place = pm_slot_place(poll->part->pool, &poll->slot->media, 0);
+        poll->place.crc = pm_place_crc(&poll->place);
+        poll->now_ns = cn_now_ns(poll->part->env);
+        poll->ready = true;
+    }
+    poll->place.log_off = poll->slot->next_off;
+}
+
+/* A pad whose header line lies in `line`, up to the ring's end. Returns 1 when it was passed. */
+static uint32_t pass_pad(struct poll *poll, const uint8_t *line, uint32_t size, uint64_t room)
+{
+    struct txn_part_slot *slot = poll->slot;
+    struct pm_record ignored;
+    if (pm_record_fault(line, PM_RECORD_ALIGN, &poll->place, poll->part->pool->super.node,
+            &ignored) != NULL) {
+        retry_later(poll->part, slot);
+        return 0;
+    }
+    if (size != room) { /* a scan would look into it, and see another log than was seen here */
+        break_slot(poll->part, slot, "a pad that does not end at the ring's end");
+        return 0;
+    }
+    slot->next_off += size;
+    slot->retry_count = 0;
+    return 1;
+}
+
+/* The record of `size` bytes at next_off, copied once and checked. NULL: it is not whole (yet). */
+static struct txn_entry *copy_record(struct poll *poll, uint64_t at, uint32_t size, uint64_t seq)
+{
+    struct txn_part *part = poll->part;
+    struct txn_entry *entry;
+    /* Beyond the window only a whole record is a breach; else it may be an old lap's bytes. */
+    if (seq - poll->slot->media.position_seq > part->window)
+        return NULL;
+    entry = txn_part_entry_at(part, poll->slot, seq);
+    if (entry == NULL || !txn_part_grow_copy(entry, size))
+        return NULL;
+    CAIRN_ASSERT(entry->state == TXN_ENTRY_NONE);
+    pm_read(&part->pool->pm, at, entry->copy, size);
+    if (pm_record_fault(
+            entry->copy, size, &poll->place, part->pool->super.node, &entry->record) != NULL)
+        return NULL;
+    return entry;
+}
+
+/* Take the record at next_off, if there is a whole one. Returns 1 when it advanced. Where nothing
+ * came, one line of the ring is looked at. */
+static uint32_t poll_one(struct poll *poll)
+{
+    struct txn_part *part = poll->part;
+    struct txn_part_slot *slot = poll->slot;
     const struct pm_pool *pool = part->pool;
     uint64_t ring_size = pool->super.geometry.ring_size;
     uint64_t at = pm_slot_log_at(pool, slot->media.number, slot->next_off);
     uint64_t room = ring_size - slot->next_off % ring_size;
     uint64_t expected = slot->seq_max + 1;
-    uint8_t line[PM_RECORD_ALIGN];
+    uint8_t line[PM_RECORD_ALIGN] __attribute__((aligned(8)));
 
     pm_read(&pool->pm, at, line, sizeof(line));
     uint32_t size = pm_record_peek(line, room);
@@ -177,35 +271,11 @@ static uint32_t poll_one(struct txn_part *part, struct txn_part_slot *slot)
         return 0; /* an earlier lap's */
     if (slot->retry_count != 0 && cn_now_ns(part->env) < slot->retry_ns)
         return 0;
-
-    struct pm_place place = pm_slot_place(pool, &slot->media, slot->next_off);
-    if (pad) {
-        struct pm_record ignored;
-        if (pm_record_check(line, sizeof(line), &place, pool->super.node, &ignored) != 0) {
-            retry_later(part, slot);
-            return 0;
-        }
-        if (size != room) { /* a scan would look into it, and see another log than was seen here */
-            break_slot(part, slot, "a pad that does not end at the ring's end");
-            return 0;
-        }
-        slot->next_off += size;
-        slot->retry_count = 0;
-        return 1;
-    }
-    if (expected - slot->media.position_seq > part->window) {
-        /* Only a whole record is a breach; anything else may be an old lap's bytes. */
-        retry_later(part, slot);
-        return 0;
-    }
-    struct txn_entry *entry = txn_part_entry_at(part, slot, expected);
-    if (entry == NULL || !grow_copy(entry, size)) {
-        retry_later(part, slot);
-        return 0;
-    }
-    CAIRN_ASSERT(entry->state == TXN_ENTRY_NONE);
-    pm_read(&pool->pm, at, entry->copy, size);
-    if (pm_record_check(entry->copy, size, &place, pool->super.node, &entry->record) != 0) {
+    make_ready(poll);
+    if (pad)
+        return pass_pad(poll, line, size, room);
+    struct txn_entry *entry = copy_record(poll, at, size, expected);
+    if (entry == NULL) {
         retry_later(part, slot);
         return 0;
     }
@@ -218,7 +288,7 @@ static uint32_t poll_one(struct txn_part *part, struct txn_part_slot *slot)
         break_slot(part, slot, "a record written over what is not applied yet"); /* R4 */
         return 0;
     }
-    take_entry(part, slot, entry, expected);
+    txn_part_take(part, slot, entry, poll->now_ns);
     slot->next_off = entry->end_off;
     return 1;
 }
@@ -332,7 +402,7 @@ static void break_if_damaged(struct txn_part *part, struct txn_part_slot *slot)
  * all participants, and this one has it. It is not acted on or spoken of before this CPU has made
  * it durable, as any other (R11): its flush may be under way still.
  */
-static bool is_alone(const struct txn_entry *entry)
+bool txn_part_is_alone(const struct txn_entry *entry)
 {
     return entry->record.type == PM_RECORD_TX &&
         (entry->record.participant_count == 1 || CN_MUTANT(n_commit_unmarked));
@@ -349,7 +419,7 @@ static uint32_t poll_entry(
             break_slot(part, slot, "more void records than a slot epoch has room for");
         return 1;
     }
-    if (!is_alone(entry) && !mark_is_set(part, slot, entry))
+    if (!txn_part_is_alone(entry) && !mark_is_set(part, slot, entry))
         return 0;
     txn_part_commit(part, slot, entry);
     return 1;
@@ -357,147 +427,31 @@ static uint32_t poll_entry(
 
 uint32_t txn_part_poll(struct txn_part *part, struct txn_part_slot *slot)
 {
+    struct poll poll = {.part = part, .slot = slot};
     uint32_t changed = 0;
     if (slot->media.state != PM_SLOT_OPEN || slot->broken)
         return 0;
     for (uint32_t i = 0; i < TXN_BATCH_MAX && !slot->broken; i++) {
-        if (poll_one(part, slot) == 0) {
+        if (poll_one(&poll) == 0) {
             if (!slot->broken)
                 break_if_damaged(part, slot);
             break;
         }
         changed++;
     }
-    if (slot->unresolved == 0)
-        return changed;
-    for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
+    uint32_t left = slot->count[TXN_ENTRY_FOUND];
+    uint64_t seq = cn_max64(slot->next_found, slot->media.position_seq + 1);
+    slot->next_found = UINT64_MAX;
+    for (; left > 0 && seq <= slot->seq_max; seq++) {
         struct txn_entry *entry = txn_part_find(part, slot, seq);
-        if (entry != NULL)
-            changed += poll_entry(part, slot, entry);
+        if (entry == NULL || entry->state != TXN_ENTRY_FOUND)
+            continue;
+        left--;
+        changed += poll_entry(part, slot, entry);
+        if (entry->state == TXN_ENTRY_FOUND)
+            slot->next_found = cn_min64(slot->next_found, seq);
     }
     return changed;
-}
-
-struct scan {
-    struct txn_part *part;
-    struct txn_part_slot *slot;
-};
-
-static int scan_found(void *arg, const struct pm_record *record)
-{
-    struct scan *scan = arg;
-    struct txn_part *part = scan->part;
-    struct txn_part_slot *slot = scan->slot;
-    struct txn_entry *entry = txn_part_entry_at(part, slot, record->seq);
-
-    if (entry == NULL)
-        return -ENOMEM;
-    if (entry->state != TXN_ENTRY_NONE)
-        return 0; /* known since it was polled */
-    if (!grow_copy(entry, record->size))
-        return -ENOMEM;
-    memcpy(entry->copy, record->head, record->size);
-    struct pm_place place = pm_slot_place(part->pool, &slot->media, record->log_off);
-    int error = pm_record_check(
-        entry->copy, record->size, &place, part->pool->super.node, &entry->record);
-    CAIRN_ASSERT(error == 0); /* the same bytes were just checked, in private memory */
-    take_entry(part, slot, entry, record->seq);
-    return 0;
-}
-
-/* What the epoch's durable words say of a found record (R12: tombstones first). */
-static void classify(struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry)
-{
-    const struct pm_record_pm *head = (const struct pm_record_pm *)(const void *)entry->copy;
-    if (entry->state != TXN_ENTRY_FOUND)
-        return;
-    if (pm_slot_has_tombstone(part->pool, &slot->media, entry->seq) &&
-        !CN_MUTANT(n_records_before_tombstones))
-        txn_part_set_state(slot, entry, TXN_ENTRY_ABORTED);
-    else if (pm_slot_is_applied(part->pool, &slot->media, entry->seq))
-        txn_part_set_state(slot, entry, TXN_ENTRY_APPLIED);
-    else if (is_alone(entry) ||
-        (pm_mark_is_set(&slot->media, entry->seq, le64_get(head->mark)) &&
-            entry->record.type == PM_RECORD_TX))
-        txn_part_set_state(slot, entry, TXN_ENTRY_COMMITTED);
-}
-
-int txn_part_scan(struct txn_part *part, struct txn_part_slot *slot)
-{
-    struct scan scan = {part, slot};
-    pm_slot_snapshot(part->pool, slot->media.number, part->snapshot);
-    int error = pm_slot_scan(part->pool, &slot->media, part->snapshot, scan_found, &scan);
-    if (error == 0)
-        error = txn_part_find_damaged(part, slot);
-    if (error != 0)
-        return cn_fail(error, "slot %u: scan of the log ring failed", slot->media.number);
-    for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
-        struct txn_entry *entry = txn_part_find(part, slot, seq);
-        if (entry == NULL || !entry->has_record)
-            continue;
-        /* A mark that came in since the record was polled. */
-        uint64_t ring_size = part->pool->super.geometry.ring_size;
-        const uint8_t *in_ring =
-            (const uint8_t *)part->snapshot + entry->record.log_off % ring_size;
-        memcpy(entry->copy + MARK_OFF, in_ring + MARK_OFF, sizeof(uint64_t));
-        classify(part, slot, entry);
-        if (!part->pool->pm.read_only)
-            pm_slot_flush_log(
-                part->pool, slot->media.number, entry->record.log_off, entry->record.size);
-    }
-    if (!part->pool->pm.read_only)
-        pm_fence(&part->pool->pm, CN_STEP_s_fence_found);
-    for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->seq_max; seq++) {
-        struct txn_entry *entry = txn_part_find(part, slot, seq);
-        if (entry == NULL)
-            continue;
-        entry->persisted = true;
-        if (entry->state == TXN_ENTRY_FOUND && entry->record.type == PM_RECORD_VOID &&
-            !part->pool->pm.read_only) {
-            error = txn_part_abort(part, slot, entry);
-            if (error != 0)
-                return error;
-        }
-    }
-    return 0;
-}
-
-/* A sequence that was taken and is not in the ring: nobody can log it any more. */
-static int add_gap(struct txn_part *part, struct txn_part_slot *slot, uint64_t seq)
-{
-    struct txn_entry *entry = txn_part_entry_at(part, slot, seq);
-    if (entry == NULL)
-        return cn_fail(-ENOMEM, "slot %u: no memory for its entries", slot->media.number);
-    int error = pm_slot_add_tombstone(part->pool, &slot->media, seq);
-    if (error != 0)
-        return error;
-    CAIRN_ASSERT(entry->state == TXN_ENTRY_NONE);
-    entry->seq = seq;
-    entry->has_record = false;
-    entry->persisted = true;
-    entry->doubt = NULL;
-    txn_part_set_state(slot, entry, TXN_ENTRY_DROPPED);
-    part->stats.tombstones++;
-    return 0;
-}
-
-int txn_part_seal(struct txn_part *part, struct txn_part_slot *slot)
-{
-    if (slot->media.state == PM_SLOT_OPEN) {
-        slot->media.state = PM_SLOT_CLOSED;
-        slot->media.closing_seq = slot->seq_max;
-        slot->media.closed_s = cn_wall_s(part->env);
-    }
-    for (uint64_t seq = slot->media.position_seq + 1; seq <= slot->media.closing_seq; seq++) {
-        if (txn_part_find(part, slot, seq) != NULL || CN_MUTANT(n_no_gap_tombstones))
-            continue;
-        int error = add_gap(part, slot, seq);
-        if (error != 0)
-            return error;
-    }
-    slot->seq_max = slot->media.closing_seq;
-    txn_part_store(part, slot, CN_STEP_s_fence_closed);
-    return 0;
 }
 
 void txn_part_persist(struct txn_part *part, struct txn_part_slot *slot, struct txn_entry *entry)
@@ -547,11 +501,13 @@ void txn_part_finish_aborted(struct txn_part *part)
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 1; i < part->slot_count; i++) {
             struct txn_part_slot *slot = &part->slot[i];
-            for (uint32_t k = 0; slot->entry != NULL && k < part->window; k++) {
+            uint32_t left = slot->count[TXN_ENTRY_ABORTED];
+            for (uint32_t k = 0; left > 0 && k < part->window; k++) {
                 struct txn_entry *entry = &slot->entry[k];
                 if (entry->state != TXN_ENTRY_ABORTED)
                     continue;
                 any = true;
+                left--;
                 if (pass == 0)
                     unlock_aborted(part, slot, entry);
                 else
@@ -569,9 +525,13 @@ void txn_part_relock(struct txn_part *part)
 {
     for (uint32_t i = 1; i < part->slot_count; i++) {
         struct txn_part_slot *slot = &part->slot[i];
-        for (uint32_t k = 0; slot->entry != NULL && k < part->window; k++) {
+        uint32_t left = slot->count[TXN_ENTRY_FOUND];
+        for (uint32_t k = 0; left > 0 && k < part->window; k++) {
             struct txn_entry *entry = &slot->entry[k];
-            if (entry->state != TXN_ENTRY_FOUND || entry->record.type != PM_RECORD_TX)
+            if (entry->state != TXN_ENTRY_FOUND)
+                continue;
+            left--;
+            if (entry->record.type != PM_RECORD_TX)
                 continue;
             int error = pm_apply_relock(part->store, &entry->record, slot->media.number);
             if (error == 0)

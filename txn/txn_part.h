@@ -29,6 +29,7 @@ enum txn_entry_state {
     TXN_ENTRY_ABORTED,   /* has a durable tombstone; locks not released yet */
     TXN_ENTRY_DROPPED,   /* tombstone and nothing left to do; the position may pass */
     TXN_ENTRY_REJECTED,  /* committed or not, it cannot be applied here */
+    TXN_ENTRY_STATES,
 };
 
 struct txn_entry {
@@ -36,7 +37,7 @@ struct txn_entry {
     enum txn_entry_state state;
     bool has_record;
     bool persisted; /* by this CPU: may be acted on and spoken of (R11) */
-    struct pm_record record; /* points into copy */
+    struct pm_record record; /* points into copy, or into the ring: txn_part_scan_still() */
     uint8_t *copy;
     uint32_t copy_capacity;
     uint64_t end_off; /* log offset behind the record */
@@ -49,9 +50,12 @@ struct txn_part_slot {
     struct txn_entry *entry; /* window of them, by seq % window; NULL until first used */
     uint64_t next_off;       /* where the next record is looked for while the slot is open */
     uint64_t seq_max;        /* highest sequence found */
+    uint64_t next_found;     /* no entry below is FOUND ... */
+    uint64_t next_apply;     /* ... COMMITTED or APPLIED */
     uint64_t retry_ns;       /* a record that did not check is not looked at again before */
     uint32_t retry_count;
     uint32_t unresolved;     /* entries FOUND, COMMITTED, APPLIED, ABORTED, REJECTED */
+    uint32_t count[TXN_ENTRY_STATES]; /* entries in each state but NONE */
     bool moved;              /* scratch of the apply loop: the position moved in this turn */
     bool broken;             /* the peer broke the log's rules: the caller fences it */
     bool damaged;            /* a marked record does not check; found by the scan */
@@ -71,6 +75,8 @@ struct txn_part {
     struct txn_part_slot *slot; /* geometry.slot_count of them; 0 is growth's and unused here */
     uint32_t slot_count, window;
     void *snapshot; /* ring_size bytes */
+    uint64_t *covered; /* of a scan: a bit per line of the ring that a record was found in */
+    uint32_t turn;     /* the slot whose records are gathered first */
     struct txn_part_stats stats;
     struct { struct txn_part_slot *slot; struct txn_entry *entry; } batch[TXN_BATCH_MAX];
     uint32_t batch_count;
@@ -102,6 +108,10 @@ uint32_t txn_part_poll(struct txn_part *part, struct txn_part_slot *slot);
  * Errors: -ENOMEM.
  */
 CN_MUST_CHECK int txn_part_scan(struct txn_part *part, struct txn_part_slot *slot);
+/* The same without a snapshot, for a ring that nobody else can write into any more, not even the
+ * process of a peer that is cut off: its records are used where they lie, until the ring is handed
+ * out again, and that is not before all of them are passed. */
+CN_MUST_CHECK int txn_part_scan_still(struct txn_part *part, struct txn_part_slot *slot);
 /* After txn_part_scan(): closing sequence and a tombstone for every gap, durable (s_fence_closed):
  * rule R14. For a slot already closed: mends gaps whose tombstones a crash took. Errors:
  * CAIRN_E_LIMIT. */

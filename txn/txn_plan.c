@@ -69,8 +69,7 @@ static void believe_bucket_hint(struct cairn_tx *tx, struct txn_key *k)
 }
 
 /* The net effect of what was buffered. */
-CN_HOT
-static void decide(struct txn_key *k)
+static inline void decide(struct txn_key *k)
 {
     uint64_t version = pm_word_version(k->item_word);
 
@@ -102,7 +101,7 @@ static int look_up(struct cairn_tx *tx, bool (*missing)(const struct txn_key *),
 
     for (uint32_t i = 0; i < tx->key_count; i++) {
         if (missing(&tx->key[i]))
-            txn_look_init(&tx->ctx->look[n++], tx, &tx->key[i], TXN_LOOK_LOCATE,
+            txn_look_init(&tx->look[n++], tx, &tx->key[i], TXN_LOOK_LOCATE,
                 need_bucket || tx->key[i].write == TXN_WRITE_DELETE);
         if (n == TXN_LOOKS_MAX || (n != 0 && i + 1 == tx->key_count)) {
             *deadline_ns = txn_due(tx->ctx, *deadline_ns);
@@ -306,46 +305,92 @@ static bool wants_block(const struct txn_key *k)
     return k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE;
 }
 
-CN_HOT
+/* How many blocks like this key's the transaction wants, from this key on. */
+static uint32_t count_like(const struct cairn_tx *tx, const struct txn_key *k)
+{
+    uint32_t wanted = 0;
+
+    for (const struct txn_key *o = k, *end = tx->key + tx->key_count; o != end; o++)
+        wanted += wants_block(o) && o->peer == k->peer && o->block_class == k->block_class;
+    return wanted;
+}
+
+/* The first key whose node has not enough of its class in stock for all; NULL: none. */
+static struct txn_key *short_of_blocks(struct cairn_tx *tx, uint32_t *ret_wanted)
+{
+    for (struct txn_key *k = tx->key, *end = k + tx->key_count; k != end; k++) {
+        if (!wants_block(k))
+            continue;
+        *ret_wanted = count_like(tx, k);
+        if (tx->ctx->peer[k->peer].stock_count[k->block_class] < *ret_wanted)
+            return k;
+    }
+    return NULL;
+}
+
+/* All blocks or none: nobody who has some waits for more. */
 static int take_blocks(struct cairn_tx *tx, uint64_t *deadline_ns)
 {
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        struct txn_key *k = &tx->key[i];
+    struct txn_key *k, *end = tx->key + tx->key_count;
+    uint32_t wanted;
+
+    for (k = tx->key; k != end; k++) {
         if (!wants_block(k))
             continue;
         uint32_t class_ = pm_class_for(k->key_size, k->value_size);
-        uint32_t wanted = 0;
         CAIRN_ASSERT(class_ < PM_CLASS_COUNT);
         k->block_class = (uint8_t)class_;
-        for (uint32_t j = i; j < tx->key_count; j++) {
-            const struct txn_key *o = &tx->key[j];
-            wanted += wants_block(o) && o->peer == k->peer &&
-                pm_class_for(o->key_size, o->value_size) == class_;
-        }
+    }
+    while ((k = short_of_blocks(tx, &wanted)) != NULL) {
         *deadline_ns = txn_due(tx->ctx, *deadline_ns);
-        int rc = txn_block_take(&tx->ctx->peer[k->peer], class_, wanted, *deadline_ns, &k->block);
+        int rc = txn_stock_need(&tx->ctx->peer[k->peer], k->block_class, wanted, *deadline_ns);
         if (rc != 0)
             return rc;
-        k->block_off = tx->ctx->peer[k->peer].block[k->block].off;
-        k->block_version = tx->ctx->peer[k->peer].block[k->block].version;
+    }
+    for (k = tx->key; k != end; k++) {
+        if (!wants_block(k))
+            continue;
+        struct txn_peer *peer = &tx->ctx->peer[k->peer];
+        k->block = txn_block_take(peer, k->block_class);
+        tx->blocks++;
+        k->block_off = peer->block[k->block].off;
+        k->block_version = peer->block[k->block].version;
     }
     return 0;
 }
 
+/*
+ * The usual case in one pass: every key that was met is an item whose word is held, at the version
+ * that is believed, and what is written of them fits in place. Then there is nothing to look up, to
+ * lock or to split; no word is believed at two versions, for it has one entry of one version (T13);
+ * and nothing is left to validate. False: not that case; the general way decides all of it anew.
+ */
 CN_HOT
-static int reserve_rings(struct cairn_tx *tx, uint64_t deadline_ns)
+static bool plan_held(struct cairn_tx *tx)
 {
-    txn_log_plan(tx);
-    for (struct txn_peer *p = tx->participant; p != NULL; p = p->rec.next) {
-        int rc = txn_ring_reserve(p, p->rec.size, deadline_ns);
-        if (rc != 0)
-            return rc;
+    if (tx->held != tx->lock_count || tx->has_token || tx->ctx->lost != 0)
+        return false;
+    for (uint32_t i = 0; i < tx->lock_count; i++)
+        tx->lock[i].written = false;
+    for (uint32_t i = 0; i < tx->key_count; i++) {
+        struct txn_key *k = &tx->key[i];
+        if (k->belief != TXN_BELIEF_PRESENT)
+            return false;
+        struct txn_lock *lock = txn_lock_of_item(tx, k);
+        if (lock == NULL || pm_word_version(lock->word) != pm_word_version(k->item_word))
+            return false;
+        decide(k);
+        if (k->effect == 0)
+            continue;
+        if (k->effect != PM_OP_UPDATE || lock->written)
+            return false;
+        lock->written = true;
     }
-    return 0;
+    return true;
 }
 
 CN_HOT
-int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns)
+static int plan_any(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     for (uint32_t tries = 0;; tries++) {
         int rc = find_places(tx, &deadline_ns);
@@ -360,26 +405,43 @@ int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns)
         if (rc != 0)
             return rc;
     }
-    int rc = take_blocks(tx, &deadline_ns);
-    return rc != 0 ? rc : reserve_rings(tx, deadline_ns);
+    return take_blocks(tx, &deadline_ns);
+}
+
+CN_HOT
+int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns)
+{
+    tx->holds_all = plan_held(tx);
+    if (!tx->holds_all) {
+        int rc = plan_any(tx, deadline_ns);
+        if (rc != 0)
+            return rc;
+    }
+    txn_log_plan(tx);
+    return txn_log_reserve(tx, deadline_ns);
 }
 
 /* ---- after COMMITTED ---- */
 
+/* A bucket that was written to: a hint of another version may be of another range. */
+static void learn_bucket(struct cairn_tx *tx, struct txn_key *k)
+{
+    const struct txn_lock *lock = k->bucket_known ? txn_lock_find(tx, k->peer, k->bucket) : NULL;
+
+    if (lock == NULL || !lock->written)
+        return;
+    k->bucket_known = pm_word_version(lock->word) == pm_word_version(k->bucket_word);
+    k->bucket_word = pm_word_version(lock->word) + 1;
+}
+
 CN_HOT
 void txn_plan_learn(struct cairn_tx *tx)
 {
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        struct txn_key *k = &tx->key[i];
-        struct txn_peer *peer = &tx->ctx->peer[k->peer];
+    for (struct txn_key *k = tx->key, *end = k + tx->key_count; k != end; k++) {
         if (k->effect == 0)
             continue;
-        const struct txn_lock *lock = k->bucket_known ? txn_lock_find(tx, k->peer, k->bucket)
-                                                      : NULL;
-        if (lock != NULL && lock->written) { /* a hint of another version may be of another range */
-            k->bucket_known = pm_word_version(lock->word) == pm_word_version(k->bucket_word);
-            k->bucket_word = pm_word_version(lock->word) + 1;
-        }
+        if (CN_UNLIKELY(!tx->holds_all)) /* else it holds items only */
+            learn_bucket(tx, k);
         k->recheck = false;
         switch (k->effect) {
         case PM_OP_UPDATE: k->item_word = pm_word_version(k->item_word) + 1; break;
@@ -394,6 +456,6 @@ void txn_plan_learn(struct cairn_tx *tx)
         }
         if (k->belief == TXN_BELIEF_PRESENT)
             k->item_size = pm_item_size(k->key_size, k->value_size);
-        txn_hint_put(k, peer);
+        txn_hint_put(k, &tx->ctx->peer[k->peer]);
     }
 }

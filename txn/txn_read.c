@@ -41,9 +41,9 @@ static uint32_t post_round(struct cairn_tx *tx, uint32_t count, struct txn_batch
 
     *ret_active = 0;
     *ret_wake = UINT64_MAX;
-    tx->ctx->scratch_used = 0;
+    tx->scratch_used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct txn_look *look = &tx->ctx->look[i];
+        struct txn_look *look = &tx->look[i];
         look->posted = false;
         if (look->state == TXN_AT_DONE)
             continue;
@@ -60,19 +60,14 @@ static uint32_t post_round(struct cairn_tx *tx, uint32_t count, struct txn_batch
     return posted;
 }
 
-/* Returns the first error of a lookup, 0 if there is none. */
+/* What was posted has been taken. Returns the first error of a lookup, 0 if there is none. */
 CN_HOT
-static int take_round(struct cairn_tx *tx, uint32_t count)
+static int end_round(struct cairn_tx *tx, uint32_t count)
 {
     int rc = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        struct txn_look *look = &tx->ctx->look[i];
-        if (look->posted)
-            txn_look_take(look);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        struct txn_look *look = &tx->ctx->look[i];
+        struct txn_look *look = &tx->look[i];
         /* Another lookup of the round has got a lock: nobody waits now. */
         if (look->state != TXN_AT_DONE && tx->held != 0 && look->not_before_ns > txn_now(tx->ctx) &&
             !CN_MUTANT(c_wait_holding_lock))
@@ -83,6 +78,16 @@ static int take_round(struct cairn_tx *tx, uint32_t count)
     return rc;
 }
 
+CN_HOT
+static int take_round(struct cairn_tx *tx, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (tx->look[i].posted)
+            txn_look_take(&tx->look[i]);
+    }
+    return end_round(tx, count);
+}
+
 /* The usual case of one lookup without its loops: a round, and it is done. */
 CN_HOT
 static int run_once(struct txn_look *look)
@@ -90,7 +95,7 @@ static int run_once(struct txn_look *look)
     struct cairn_ctx *ctx = look->tx->ctx;
     struct txn_batch batch = {0};
 
-    ctx->scratch_used = 0;
+    look->tx->scratch_used = 0;
     if (look->state == TXN_AT_DONE || !txn_look_post(look, &batch))
         return 0;
     (void)txn_wait_trip(ctx, &batch, TXN_LATER);
@@ -108,8 +113,8 @@ int txn_look_run(struct cairn_tx *tx, uint32_t count, uint64_t deadline_ns)
     int rc = 0;
 
     if (count == 1 && deadline_ns == TXN_LATER) {
-        rc = run_once(&ctx->look[0]);
-        if (rc == 0 && ctx->look[0].state == TXN_AT_DONE)
+        rc = run_once(&tx->look[0]);
+        if (rc == 0 && tx->look[0].state == TXN_AT_DONE)
             return 0;
         rounds = 1;
     }
@@ -140,9 +145,9 @@ int txn_look_run(struct cairn_tx *tx, uint32_t count, uint64_t deadline_ns)
             rc = timed_out(tx);
     }
     for (uint32_t i = 0; i < count; i++)
-        ctx->look[i].key->looking = false;
+        tx->look[i].key->looking = false;
     if (rc == CAIRN_E_CONFLICT)
-        return cn_fail(CAIRN_E_CONFLICT, "%s", cairn_strerror(CAIRN_E_CONFLICT));
+        return cn_fail_plain(CAIRN_E_CONFLICT, cairn_strerror(CAIRN_E_CONFLICT));
     return rc;
 }
 
@@ -192,9 +197,9 @@ static int start_group(struct cairn_tx *tx, struct cairn_read *reads, size_t cou
         if (key->looking)
             continue; /* the same key twice: in the next group */
         txn_look_init(
-            &tx->ctx->look[n], tx, key, r->for_update ? TXN_LOOK_UPDATE : TXN_LOOK_READ, false);
-        tx->ctx->look[n].buf = r->buf;
-        tx->ctx->look[n].buf_size = r->buf_size;
+            &tx->look[n], tx, key, r->for_update ? TXN_LOOK_UPDATE : TXN_LOOK_READ, false);
+        tx->look[n].buf = r->buf;
+        tx->look[n].buf_size = r->buf_size;
         ret_of[n++] = r;
     }
     *ret_started = n;
@@ -205,7 +210,7 @@ CN_HOT
 static void finish_group(struct cairn_tx *tx, struct cairn_read **of, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const struct txn_look *look = &tx->ctx->look[i];
+        const struct txn_look *look = &tx->look[i];
         of[i]->status = look->result;
         of[i]->value_size = look->value_size;
         if (look->key->write != TXN_WRITE_NONE) /* locked now; reads as written */
@@ -213,95 +218,197 @@ static void finish_group(struct cairn_tx *tx, struct cairn_read **of, uint32_t c
     }
 }
 
-/* ---- one read by a hint ---- */
+/* ---- reads by hints alone ---- */
 
-/* What the hint led to is not the key's item as it is now: the lookup goes on from what was read,
- * as if it had read it itself. */
-static int look_on(struct cairn_tx *tx, struct txn_key *key, struct cairn_read *r,
-    const struct txn_hint *hint, uint8_t *bytes, int status)
+#define SHORT_MAX 16u
+/* For one read and for many: what a call costs shows here. */
+#define INLINE static inline __attribute__((always_inline))
+
+struct short_read {
+    struct cairn_read *read;
+    struct txn_key *key;
+    struct txn_lock *lock; /* for update; its CAS goes in front of the READ */
+    uint8_t *bytes;
+    struct txn_hint hint;
+    bool one; /* the status is that of the CAS as well */
+    int status;
+};
+
+/* This transaction has not met it yet. */
+static inline bool is_new(const struct txn_key *key)
 {
-    struct txn_look *look = &tx->ctx->look[0];
-
-    txn_look_init(look, tx, key, TXN_LOOK_READ, false);
-    look->buf = r->buf;
-    look->buf_size = r->buf_size;
-    if (look->state == TXN_AT_ITEM && look->item == hint->item &&
-        look->item_size == hint->item_size) {
-        look->bytes[0] = bytes;
-        look->status[0] = status;
-        txn_look_take(look);
-    }
-    int rc = txn_look_run(tx, 1, txn_op_deadline(tx->ctx));
-    r->status = rc == 0 ? look->result : TXN_PENDING;
-    r->value_size = look->value_size;
-    return rc;
+    return key->belief == TXN_BELIEF_NONE && key->write == TXN_WRITE_NONE && !key->looking;
 }
 
-/* The usual case without the machine of txn_index.c: a key that this transaction has not met yet,
- * at the place where it was last seen. *ret_done: it was that case. */
-CN_HOT
-static int get_hinted(struct cairn_tx *tx, struct cairn_read *r, bool *ret_done)
+/* A new key with a place where it was last seen, and no word that is locked or wanted already?
+ * Nothing is posted here. */
+INLINE bool is_short(struct cairn_tx *tx, struct short_read *s)
 {
-    struct cairn_ctx *ctx = tx->ctx;
-    struct txn_key *key;
-    struct txn_hint hint;
-    struct pm_item_view view;
-    struct txn_batch batch = {0};
-    int status, rc = txn_set_key(tx, r->table, r->key, r->key_size, &key);
+    struct txn_key *key = s->key;
+    const struct txn_peer *peer = &tx->ctx->peer[key->peer];
+    const struct txn_hint *hint = &s->hint;
 
-    *ret_done = rc != 0;
-    if (rc != 0 || key->belief != TXN_BELIEF_NONE || key->write != TXN_WRITE_NONE)
-        return rc;
-    struct txn_peer *peer = &ctx->peer[key->peer];
-    if (!txn_set_is_located(peer, key))
-        rc = txn_set_locate(tx, key);
-    *ret_done = rc != 0;
-    if (rc != 0 || !txn_cache_find(ctx->cluster->cache, peer->node, peer->incarnation, key->table,
-                       key->hash, &hint))
-        return rc;
-    ctx->scratch_used = 0;
-    uint8_t *bytes = txn_scratch(ctx, hint.item_size);
-    if (hint.item == 0 || bytes == NULL || !txn_in_extents(peer, hint.item, hint.item_size))
-        return 0;
-    (void)txn_post_read_now(peer, &batch, &status, hint.item, bytes, hint.item_size);
-    *ret_done = true;
-    if (txn_wait_trip(ctx, &batch, TXN_LATER) != 0 || ctx->lost != 0)
-        return ctx->lost != 0 ? txn_lost_error(ctx) : status;
-    pm_item_look(bytes, hint.item_size, hint.item, peer->crc_seed, peer->tag, &view);
-    if (!txn_is_item_of(key, &view))
-        return look_on(tx, key, r, &hint, bytes, status);
-    ctx->stats.cache_hits++;
-    txn_key_accept(key, hint.item, &view);
-    if (hint.bucket != 0 && txn_in_extents(peer, hint.bucket, PM_BUCKET_SIZE)) {
-        key->bucket_known = key->bucket_hinted = true;
-        key->bucket = hint.bucket;
-        key->bucket_word = hint.bucket_version;
+    if (!is_new(key) ||
+        !txn_cache_find(tx->ctx->cluster->cache, peer->node, peer->incarnation, key->table,
+            key->hash, &s->hint) ||
+        hint->item == 0 || !txn_in_extents(peer, hint->item, hint->item_size))
+        return false;
+    s->bytes = txn_scratch(tx, hint->item_size);
+    if (s->bytes == NULL)
+        return false;
+    s->lock = NULL;
+    if (s->read->for_update) {
+        uint32_t before = tx->lock_count;
+        s->lock = txn_lock_want(tx, peer->at, hint->item, hint->version, false);
+        key->lock = before;
+        return tx->lock_count != before;
     }
-    if (view.version != hint.version)
+    return true;
+}
+
+static inline void post_short(
+    struct cairn_tx *tx, struct short_read *s, struct txn_batch *batch, bool alone)
+{
+    struct txn_peer *peer = &tx->ctx->peer[s->key->peer];
+    struct txn_lock *lock = s->lock;
+
+    if (lock != NULL) {
+        const struct txn_cas_read post = {
+            .remote = s->hint.item,
+            .expected = lock->word,
+            .desired = txn_lock_word(peer, lock),
+            .local_old = lock->old,
+            .local = s->bytes,
+            .size = s->hint.item_size,
+            .alone = alone,
+        };
+        cn_step(tx->ctx->env, CN_STEP_c_lock);
+        s->one = txn_post_cas_read(peer, batch, &lock->status, &s->status, &post);
+    } else if (alone)
+        (void)txn_post_read_now(
+            peer, batch, &s->status, s->hint.item, s->bytes, s->hint.item_size);
+    else
+        (void)txn_post_read(peer, batch, &s->status, s->hint.item, s->bytes, s->hint.item_size);
+}
+
+/* The lock was got, if it was to be, and what was read is the key's item as it is now. False: the
+ * machine goes on from what was posted. */
+INLINE bool take_short(struct cairn_tx *tx, struct short_read *s)
+{
+    struct txn_peer *peer = &tx->ctx->peer[s->key->peer];
+    struct txn_key *key = s->key;
+    struct txn_lock *lock = s->lock;
+    struct pm_item_view view;
+
+    if (lock != NULL) {
+        struct le64 word;
+        if (s->one)
+            lock->status = s->status;
+        if (!txn_lock_take(tx, lock))
+            return false;
+        cn_step(tx->ctx->env, CN_STEP_c_locked);
+        memcpy(&word, s->bytes, sizeof(word));
+        if (le64_get(word) == txn_lock_word(peer, lock)) { /* as unmask_own() of the machine */
+            word = le64_make(pm_word_version(lock->word));
+            memcpy(s->bytes, &word, sizeof(word));
+        }
+    }
+    if (s->status != 0)
+        return false;
+    pm_item_look(
+        s->bytes, s->hint.item_size, s->hint.item, peer->crc_seed, peer->tag, &view);
+    /* The READ may have come before the CAS: what counts is the version that the CAS has seen. */
+    if (!txn_is_item_of(key, &view) ||
+        (lock != NULL && view.version != pm_word_version(lock->word)))
+        return false;
+    tx->ctx->stats.cache_hits++;
+    txn_key_accept(key, s->hint.item, &view);
+    txn_key_hint_bucket(key, peer, &s->hint);
+    if (view.version != s->hint.version)
         txn_hint_put(key, peer);
     key->read = true;
-    r->value_size = view.value_size;
-    r->status = txn_copy_value(&view, r->buf, r->buf_size);
-    return 0;
+    s->read->value_size = view.value_size;
+    s->read->status = txn_copy_value(&view, s->read->buf, s->read->buf_size);
+    return true;
 }
 
-CN_HOT
-int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
+/* The machine goes on with it, as the n-th lookup. */
+__attribute__((noinline)) static void go_on_with(
+    struct cairn_tx *tx, const struct short_read *s, uint32_t n)
 {
-    struct cairn_read *of[TXN_LOOKS_MAX];
-    uint64_t deadline = TXN_LATER;
-    uint32_t started = 0, rooms = 0;
+    txn_look_resume(&tx->look[n], tx, s->key, &s->hint, s->lock, s->bytes, s->status);
+    tx->look[n].buf = s->read->buf;
+    tx->look[n].buf_size = s->read->buf_size;
+}
 
-    if (tx->ctx->lost != 0)
-        return txn_lost_error(tx->ctx);
+/*
+ * The usual case without the machine of txn_index.c, all reads in one trip: if the cache knows a
+ * place of every key, each is read there, for an update behind a CAS from the version last seen
+ * (what the machine does in its states ITEM and LOCK_ITEM). 0 with *ret_started == 0: reads that
+ * are still pending have nothing under way. Else the first lookups of tx->look go on; ret_of: whose
+ * they are.
+ */
+CN_HOT
+static int read_short(struct cairn_tx *tx, struct cairn_read *reads, size_t count,
+    struct cairn_read **ret_of, uint32_t *ret_started)
+{
+    struct short_read s[SHORT_MAX];
+    struct txn_batch batch = {0};
+    uint32_t locks = tx->lock_count, n = 0;
+    bool all = true;
+
+    *ret_started = 0;
+    if (count > SHORT_MAX)
+        return 0;
     for (size_t i = 0; i < count; i++) {
-        reads[i].status = TXN_PENDING;
-        reads[i].value_size = 0;
-    }
-    for (;;) {
-        int rc = start_group(tx, reads, count, of, &started);
-        if (rc == 0 && started == 0)
+        s[i].read = &reads[i];
+        int rc = txn_set_key(tx, reads[i].table, reads[i].key, reads[i].key_size, &s[i].key);
+        if (rc == 0 && !is_new(s[i].key))
             return 0;
+        if (rc == 0 && !txn_set_is_located(&tx->ctx->peer[s[i].key->peer], s[i].key))
+            rc = txn_set_locate(tx, s[i].key);
+        if (rc != 0)
+            return rc;
+    }
+    tx->scratch_used = 0;
+    for (size_t i = 0; i < count && all; i++) {
+        all = is_short(tx, &s[i]);
+        s[i].key->looking = all; /* the same key twice is not so short */
+    }
+    for (size_t i = 0; i < count; i++)
+        s[i].key->looking = false;
+    if (!all) {
+        tx->lock_count = locks;
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        post_short(tx, &s[i], &batch, false);
+    (void)txn_wait_trip(tx->ctx, &batch, TXN_LATER);
+    for (size_t i = 0; i < count; i++) {
+        if (CN_LIKELY(take_short(tx, &s[i])))
+            continue;
+        go_on_with(tx, &s[i], n);
+        ret_of[n++] = s[i].read;
+    }
+    *ret_started = n;
+    int rc = n == 0 ? 0 : end_round(tx, n);
+    return tx->ctx->lost != 0 ? txn_lost_error(tx->ctx) : rc;
+}
+
+/* Read what read_short() has not: `started` lookups are under way, with `rc` after their first
+ * round. */
+static int read_on(struct cairn_tx *tx, struct cairn_read *reads, size_t count,
+    struct cairn_read **of, uint32_t started, int rc)
+{
+    uint64_t deadline = started == 0 ? TXN_LATER : txn_op_deadline(tx->ctx);
+    uint32_t rooms = 0;
+
+    for (;;) {
+        if (rc == 0 && started == 0) {
+            rc = start_group(tx, reads, count, of, &started);
+            if (rc == 0 && started == 0)
+                return 0;
+        }
         if (rc == 0)
             rc = txn_look_run(tx, started, deadline);
         if (rc == CAIRN_E_CONFLICT && tx->room_wanted && tx->held == 0 &&
@@ -312,33 +419,73 @@ int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
                 tx->room_count, deadline);
             if (rc != 0)
                 return rc;
+            started = 0;
             continue; /* none of the group has its status yet: all are looked at again */
         }
         if (rc != 0) {
             for (uint32_t i = 0; i < started; i++)
-                tx->ctx->look[i].key->looking = false;
+                tx->look[i].key->looking = false;
             return rc;
         }
         finish_group(tx, of, started);
         if (started == count)
             return 0;
+        started = 0;
         deadline = txn_due(tx->ctx, deadline);
     }
 }
 
 CN_HOT
-int txn_get(struct cairn_tx *tx, struct cairn_read *r)
+int txn_get_many(struct cairn_tx *tx, struct cairn_read *reads, size_t count)
 {
-    bool done;
+    struct cairn_read *of[TXN_LOOKS_MAX];
+    uint32_t started;
 
     if (tx->ctx->lost != 0)
         return txn_lost_error(tx->ctx);
+    for (size_t i = 0; i < count; i++) {
+        reads[i].status = TXN_PENDING;
+        reads[i].value_size = 0;
+    }
+    int rc = read_short(tx, reads, count, of, &started);
+    if (CN_LIKELY(rc == 0 && started == 0 && count != 0 && reads[0].status != TXN_PENDING))
+        return 0;
+    return read_on(tx, reads, count, of, started, rc);
+}
+
+/* txn_get_many() of one, without its loops. */
+CN_HOT
+int txn_get(struct cairn_tx *tx, struct cairn_read *r)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+    struct txn_batch batch = {0};
+    struct cairn_read *of[TXN_LOOKS_MAX];
+    struct short_read s;
+    uint32_t locks = tx->lock_count;
+
+    if (ctx->lost != 0)
+        return txn_lost_error(ctx);
     r->status = TXN_PENDING;
     r->value_size = 0;
-    if (!r->for_update && tx->held == 0) {
-        int rc = get_hinted(tx, r, &done);
-        if (done)
-            return rc;
+    s.read = r;
+    int rc = txn_set_key(tx, r->table, r->key, r->key_size, &s.key);
+    if (rc == 0 && !is_new(s.key))
+        return read_on(tx, r, 1, of, 0, 0);
+    if (rc == 0 && !txn_set_is_located(&ctx->peer[s.key->peer], s.key))
+        rc = txn_set_locate(tx, s.key);
+    if (rc != 0)
+        return rc;
+    tx->scratch_used = 0;
+    if (CN_UNLIKELY(!is_short(tx, &s))) {
+        tx->lock_count = locks;
+        return read_on(tx, r, 1, of, 0, 0);
     }
-    return txn_get_many(tx, r, 1);
+    post_short(tx, &s, &batch, true);
+    (void)txn_wait_trip(ctx, &batch, TXN_LATER);
+    if (CN_LIKELY(take_short(tx, &s)))
+        return ctx->lost != 0 ? txn_lost_error(ctx) : 0;
+    go_on_with(tx, &s, 0);
+    of[0] = r;
+    rc = end_round(tx, 1);
+    return ctx->lost != 0 ? txn_lost_error(ctx) : read_on(tx, r, 1, of, 1, rc);
 }

@@ -15,15 +15,6 @@ static struct txn_peer *peer_of_node(struct cairn_ctx *ctx, uint16_t node)
     return NULL;
 }
 
-static void renew_session(struct cairn_ctx *ctx)
-{
-    if (ctx->lost == 0)
-        return;
-    txn_session_end(ctx, true);
-    txn_session_begin(ctx);
-    ctx->stats.reconnects++;
-}
-
 /* One question. 0 with a verdict, CAIRN_E_IN_DOUBT, or what reaching the node said. */
 static int ask_verdict(struct txn_peer *peer, const struct txn_token *token, uint64_t deadline_ns,
     enum cairn_outcome *ret_outcome)
@@ -39,12 +30,14 @@ static int ask_verdict(struct txn_peer *peer, const struct txn_token *token, uin
                                   .node = le16_make(token->node),
                               }};
 
+    struct txn_request reply;
+
     int rc = txn_peer_need(peer);
     if (rc == 0)
-        rc = txn_ask(peer, RD_MSG_RESOLVE, &ask, sizeof(ask), deadline_ns);
+        rc = txn_ask(peer, RD_MSG_RESOLVE, &ask, sizeof(ask), deadline_ns, &reply);
     if (rc != 0)
         return rc;
-    switch (le32_get(ctx->request.body.answer.verdict)) {
+    switch (le32_get(reply.body.answer.verdict)) {
     case RD_VERDICT_COMMITTED: *ret_outcome = CAIRN_OUTCOME_COMMITTED; return 0;
     case RD_VERDICT_ABORTED: *ret_outcome = CAIRN_OUTCOME_ABORTED; return 0;
     case RD_VERDICT_FORGOTTEN:
@@ -70,15 +63,18 @@ int txn_resolve(struct cairn_ctx *ctx, const struct txn_token *token, uint64_t d
         return cn_fail(CAIRN_E_TOKEN, "the token names node %u, which is not in %s", token->node,
             ctx->cluster->config->path);
     for (uint32_t tries = 0;; tries++) {
-        renew_session(ctx);
-        int rc = ask_verdict(peer, token, deadline_ns, ret_outcome);
+        int rc = txn_session_need(ctx, deadline_ns, true);
+        if (rc == 0)
+            rc = ask_verdict(peer, token, deadline_ns, ret_outcome);
         bool again = rc == CAIRN_E_IN_DOUBT || rc == CAIRN_E_AGAIN || txn_may_come_back(rc);
         if (!again)
             return rc;
         uint64_t until = txn_now(ctx) + 2000000u + txn_backoff_ns(ctx, tries + 4);
         if (until >= deadline_ns)
             return rc;
-        renew_session(ctx);
+        rc = txn_session_need(ctx, deadline_ns, true);
+        if (rc != 0)
+            return rc;
         txn_pause(ctx, until);
     }
 }
@@ -86,7 +82,8 @@ int txn_resolve(struct cairn_ctx *ctx, const struct txn_token *token, uint64_t d
 /* ---- cairn_run ---- */
 
 /* One try. 0: *outcome says what became of it; else an error, nothing done. */
-static int run_once(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, enum cairn_outcome *outcome)
+static int run_once(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, enum cairn_outcome *outcome,
+    struct txn_token *ret_token, uint64_t *begun_ns)
 {
     struct cairn_tx *tx;
 
@@ -94,23 +91,33 @@ static int run_once(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, enum cairn
     int rc = cairn_begin(ctx, &tx);
     if (rc != 0)
         return rc;
+    if (*begun_ns == 0)
+        *begun_ns = tx->begin_ns;
     rc = fn(tx, arg);
-    if (rc == 0)
-        return cairn_commit(tx, outcome);
+    if (rc == 0) {
+        rc = cairn_commit(tx, outcome);
+        if (*outcome == CAIRN_OUTCOME_UNKNOWN)
+            *ret_token = tx->logged;
+        return rc;
+    }
+    *outcome = CAIRN_OUTCOME_ABORTED;
+    if (rc == CAIRN_E_CONFLICT) { /* it is run again, or the error is another */
+        cairn_abort(tx);
+        return rc;
+    }
     char text[256];
     snprintf(text, sizeof(text), "%s", cairn_last_error());
     cairn_abort(tx);
-    *outcome = CAIRN_OUTCOME_ABORTED;
-    return cn_fail(rc, "%s", text);
+    return cn_fail_plain(rc, text);
 }
 
 /* UNKNOWN becomes a verdict, or the error IN_DOUBT. */
-static int settle(struct cairn_ctx *ctx, uint64_t deadline_ns, enum cairn_outcome *outcome)
+static int settle(struct cairn_ctx *ctx, const struct txn_token *token, uint64_t deadline_ns,
+    enum cairn_outcome *outcome)
 {
     enum cairn_outcome verdict = CAIRN_OUTCOME_UNKNOWN;
 
-    CAIRN_ASSERT(ctx->last_token_valid);
-    int rc = txn_resolve(ctx, &ctx->last_token, deadline_ns, &verdict);
+    int rc = txn_resolve(ctx, token, deadline_ns, &verdict);
     if (rc == 0) {
         *outcome = verdict;
         return 0;
@@ -121,21 +128,42 @@ static int settle(struct cairn_ctx *ctx, uint64_t deadline_ns, enum cairn_outcom
 int cairn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_ms,
     struct cairn_run_result *ret)
 {
+    struct cairn_run_result result;
+    struct txn_token token;
+    int rc = txn_run(ctx, fn, arg, timeout_ms, &result, &token);
+
+    if (ret != NULL)
+        *ret = result;
+    return rc;
+}
+
+int txn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_ms,
+    struct cairn_run_result *ret, struct txn_token *ret_token)
+{
     struct cairn_run_result result = {CAIRN_OUTCOME_NONE, 0};
-    uint64_t deadline = txn_now(ctx) + (uint64_t)timeout_ms * 1000000u;
+    uint64_t span = (uint64_t)timeout_ms * 1000000u, begun = 0;
     int rc;
 
     for (;;) {
+        /* Nothing was lost, nearly always; else all that were open have to end first. */
+        bool ready = CN_LIKELY(ctx->lost == 0 && !ctx->renewing && !ctx->alone);
+        if (CN_UNLIKELY(!ready && begun == 0))
+            begun = txn_now(ctx);
+        rc = ready ? 0 : txn_session_need(ctx, begun + span, true);
+        if (rc != 0)
+            break;
         result.tries++;
-        rc = run_once(ctx, fn, arg, &result.outcome);
+        rc = run_once(ctx, fn, arg, &result.outcome, ret_token, &begun);
         if (rc == 0 && result.outcome == CAIRN_OUTCOME_UNKNOWN)
-            rc = settle(ctx, deadline, &result.outcome);
+            rc = settle(ctx, ret_token, begun + span, &result.outcome);
         bool again = rc == 0 ? result.outcome == CAIRN_OUTCOME_ABORTED
                              : rc == CAIRN_E_CONFLICT || rc == CAIRN_E_FENCED;
         if (!again)
             break;
-        uint64_t until = txn_now(ctx) + txn_backoff_ns(ctx, result.tries);
-        if (until >= deadline) {
+        uint64_t now = txn_now(ctx), until = now + txn_backoff_ns(ctx, result.tries);
+        if (begun == 0) /* not even the first has begun */
+            begun = now;
+        if (until >= begun + span) {
             rc = cn_fail(CAIRN_E_TIMEOUT,
                 "not committed within %u ms and %u tries; it has had no effect", timeout_ms,
                 result.tries);
@@ -143,7 +171,6 @@ int cairn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout
         }
         txn_pause(ctx, until);
     }
-    if (ret != NULL)
-        *ret = result;
+    *ret = result;
     return rc;
 }

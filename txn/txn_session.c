@@ -133,11 +133,21 @@ static void read_welcome(struct txn_peer *peer, const struct rd_welcome_wire *w)
     peer->extent_off = le64_get(w->extent_off);
     peer->extent_end = le64_get(w->extent_end);
     peer->window = le32_get(w->window);
-    peer->bytes_max = le32_get(w->bytes_max);
+    peer->record_max = cn_min64(peer->ring_size / 2, TXN_RECORD_MAX);
+    if (le32_get(w->bytes_max) != 0)
+        peer->record_max = cn_min64(peer->record_max, le32_get(w->bytes_max));
     peer->slot = le16_get(w->slot);
     peer->tag = le16_get(w->tag);
+    peer->locked_bits = pm_word_make_locked(peer->tag, peer->slot, 0);
+    peer->place = (struct pm_place){
+        .pool = peer->pool, .slot = peer->slot, .epoch = peer->epoch, .nonce = peer->nonce};
+    peer->place.crc = pm_place_crc(&peer->place);
     peer->chunk_shift = w->chunk_shift;
     peer->seq = peer->done = peer->log_off = peer->position_seq = peer->position_off_log = 0;
+    peer->lap_off = 0;
+    memset(peer->committed, 0, sizeof(peer->committed));
+    peer->promised_bytes = peer->promised_records = 0;
+    peer->staging_head = peer->staging_tail = 0;
     memset(peer->position, 0, sizeof(*peer->position));
     peer->position_status = 0;
     peer->void_seq = 0;
@@ -246,30 +256,11 @@ static int unreached(const struct txn_peer *peer)
         peer->node, peer->address, cairn_error_name(status));
 }
 
-/* One try to connect: 0 or the error, with its text. */
-static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
+/* The try to connect that is under way: 0 or the error, with its text. */
+static int await_connected(struct txn_peer *peer, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = peer->ctx;
-    struct rd_hello_wire hello = {
-        .magic = le32_make(RD_WIRE_MAGIC),
-        .version = le16_make(RD_WIRE_VERSION),
-        .role = le16_make(RD_ROLE_COORDINATOR),
-        .cluster = ctx->cluster->config->cluster,
-        .peer = ctx->session,
-        .view = le32_make(ctx->cluster->config->view),
-        .node = le16_make(peer->node),
-    };
 
-    peer->refusal[0] = '\0';
-    peer->down_status = 0;
-    cn_step(ctx->env, CN_STEP_c_connect);
-    int rc = rd_connect(ctx->ep, peer->address, &hello, sizeof(hello), deadline_ns, &peer->conn);
-    if (rc != 0) {
-        peer->conn = NULL;
-        return txn_peer_fail(peer, rc);
-    }
-    peer->conn->user = peer;
-    peer->state = TXN_PEER_CONNECTING;
     while (peer->state == TXN_PEER_CONNECTING && ctx->lost == 0) {
         if (txn_now(ctx) >= deadline_ns) {
             txn_peer_drop(peer, CAIRN_E_TIMEOUT);
@@ -284,6 +275,51 @@ static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
         return txn_lost_error(ctx);
     }
     return unreached(peer);
+}
+
+struct connect {
+    struct txn_peer *peer;
+    const struct rd_hello_wire *hello;
+    uint64_t deadline_ns;
+};
+
+static int begin_connect(void *arg)
+{
+    struct connect *c = arg;
+
+    return rd_connect(c->peer->ctx->ep, c->peer->address, c->hello, sizeof(*c->hello),
+        c->deadline_ns, &c->peer->conn);
+}
+
+/* One try to connect; another transaction's, if one is under way or has succeeded meanwhile. */
+static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
+{
+    struct cairn_ctx *ctx = peer->ctx;
+    struct rd_hello_wire hello = {
+        .magic = le32_make(RD_WIRE_MAGIC),
+        .version = le16_make(RD_WIRE_VERSION),
+        .role = le16_make(RD_ROLE_COORDINATOR),
+        .cluster = ctx->cluster->config->cluster,
+        .peer = ctx->session,
+        .view = le32_make(ctx->cluster->config->view),
+        .node = le16_make(peer->node),
+    };
+
+    struct connect connect = {peer, &hello, deadline_ns};
+
+    if (peer->state == TXN_PEER_UP || peer->state == TXN_PEER_CONNECTING)
+        return await_connected(peer, deadline_ns);
+    cn_step(ctx->env, CN_STEP_c_connect);
+    peer->refusal[0] = '\0';
+    peer->down_status = 0;
+    int rc = txn_on_caller(ctx, begin_connect, &connect); /* it looks up addresses */
+    if (rc != 0) {
+        peer->conn = NULL;
+        return txn_peer_fail(peer, rc);
+    }
+    peer->conn->user = peer;
+    peer->state = TXN_PEER_CONNECTING;
+    return await_connected(peer, deadline_ns);
 }
 
 int txn_peer_need(struct txn_peer *peer)
@@ -335,7 +371,11 @@ static void close_cleanly(struct cairn_ctx *ctx)
 
 void txn_session_end(struct cairn_ctx *ctx, bool clean)
 {
-    (void)txn_wait(ctx, &ctx->background, txn_op_deadline(ctx));
+    uint64_t deadline = txn_op_deadline(ctx);
+
+    (void)txn_wait(ctx, &ctx->background, deadline);
+    for (uint32_t i = 0; i < ctx->tx_count; i++)
+        (void)txn_wait(ctx, &ctx->tx[i].background, deadline);
     if (clean)
         close_cleanly(ctx);
     for (uint32_t i = 0; i < ctx->peer_count; i++) {
@@ -349,8 +389,41 @@ void txn_session_end(struct cairn_ctx *ctx, bool clean)
         peer->void_seq = 0;
         txn_stock_reset(peer);
     }
-    ctx->request.id = 0;
+    for (struct txn_request *r = ctx->request; r != NULL; r = r->next)
+        r->done = r->cut = true;
     ctx->blocker.off = 0;
+}
+
+void txn_session_renew(struct cairn_ctx *ctx)
+{
+    CAIRN_ASSERT(!ctx->renewing && ctx->tx_open == 0);
+    ctx->renewing = true;
+    txn_session_end(ctx, true);
+    txn_session_begin(ctx);
+    ctx->renewing = false;
+    ctx->progress++;
+    ctx->stats.reconnects++;
+}
+
+int txn_session_need(struct cairn_ctx *ctx, uint64_t deadline_ns, bool patient)
+{
+    uint32_t idle = 0;
+
+    while (ctx->renewing || ctx->alone || (ctx->lost != 0 && ctx->tx_open != 0)) {
+        bool in_time = ctx->renewing || txn_now(ctx) < deadline_ns;
+        bool others = ctx->lanes != (ctx->running != NULL);
+        if (in_time && (ctx->renewing || ctx->running != NULL || (patient && others))) {
+            txn_wait_some(ctx, &idle, deadline_ns);
+            continue;
+        }
+        if (ctx->lost != 0)
+            return txn_lost_error(ctx);
+        return cn_fail(in_time ? CAIRN_E_STATE : CAIRN_E_TIMEOUT,
+            "this context has an open transaction that has taken its token: end it first");
+    }
+    if (ctx->lost != 0)
+        txn_session_renew(ctx);
+    return 0;
 }
 
 void txn_session_begin(struct cairn_ctx *ctx)
@@ -360,4 +433,6 @@ void txn_session_begin(struct cairn_ctx *ctx)
     ctx->lost = 0;
     ctx->lost_text[0] = '\0';
     ctx->background = (struct txn_batch){0};
+    for (uint32_t i = 0; i < ctx->tx_count; i++)
+        ctx->tx[i].background = (struct txn_batch){0};
 }

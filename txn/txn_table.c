@@ -6,8 +6,8 @@
  */
 #include "txn/txn_ctx.h"
 
-static int read_root(
-    struct txn_peer *peer, uint64_t root_off, uint64_t deadline_ns, struct pm_index *ret)
+static int read_root(struct cairn_tx *tx, struct txn_peer *peer, uint64_t root_off,
+    uint64_t deadline_ns, struct pm_index *ret)
 {
     struct cairn_ctx *ctx = peer->ctx;
     struct txn_batch batch = {0};
@@ -18,8 +18,8 @@ static int read_root(
             root_off, PM_INDEX_MAP_OFF, peer->extent_off, peer->extent_end - peer->extent_off))
         return cn_fail(CAIRN_E_PROTOCOL, "node %u (%s): names an index root outside its pool",
             peer->node, peer->address);
-    ctx->scratch_used = 0;
-    void *bytes = txn_scratch(ctx, PM_INDEX_MAP_OFF);
+    tx->scratch_used = 0;
+    void *bytes = txn_scratch(tx, PM_INDEX_MAP_OFF);
     (void)txn_post_read(peer, &batch, &status, root_off, bytes, PM_INDEX_MAP_OFF);
     int rc = txn_wait_trip(ctx, &batch, deadline_ns);
     if (rc != 0)
@@ -28,12 +28,15 @@ static int read_root(
     return rc == 0 ? 0 : txn_peer_fail(peer, rc);
 }
 
-int txn_table_need(struct txn_peer *peer, uint32_t table, struct txn_index **ret_index)
+int txn_table_need(struct cairn_tx *tx, struct txn_peer *peer, uint32_t table,
+    struct txn_index **ret_index)
 {
     struct cairn_ctx *ctx = peer->ctx;
     const struct txn_config *config = ctx->cluster->config;
     uint64_t deadline = txn_op_deadline(ctx);
     struct rd_table_wire body = {.table = le16_make((uint16_t)table), .shard = le16_make(peer->at)};
+    struct txn_request reply;
+    struct pm_index read;
     uint32_t t = 0;
 
     while (t < config->table_count && config->table[t].id != table)
@@ -46,7 +49,7 @@ int txn_table_need(struct txn_peer *peer, uint32_t table, struct txn_index **ret
         return 0;
     for (uint32_t tries = 0;; tries++) {
         ctx->stats.round_trips++;
-        int rc = txn_ask(peer, RD_MSG_TABLE, &body, sizeof(body), deadline);
+        int rc = txn_ask(peer, RD_MSG_TABLE, &body, sizeof(body), deadline, &reply);
         if (rc == 0)
             break;
         uint64_t until = txn_now(ctx) + txn_backoff_ns(ctx, tries + 4);
@@ -54,15 +57,18 @@ int txn_table_need(struct txn_peer *peer, uint32_t table, struct txn_index **ret
             return rc;
         txn_pause(ctx, until);
     }
-    uint64_t root = le64_get(ctx->request.body.table.root_off);
-    uint32_t id = le32_get(ctx->request.body.table.index);
-    int rc = read_root(peer, root, deadline, &index->root);
+    uint64_t root = le64_get(reply.body.table.root_off);
+    uint32_t id = le32_get(reply.body.table.index);
+    int rc = read_root(tx, peer, root, deadline, &read);
     if (rc != 0)
         return rc;
-    if (index->root.index != id || index->root.table != table || index->root.shard != peer->at)
+    if (index->known && index->incarnation == peer->incarnation)
+        return 0; /* another transaction has asked, too */
+    if (read.index != id || read.table != table || read.shard != peer->at)
         return cn_fail(CAIRN_E_CORRUPT_INDEX,
             "node %u (%s): root at %llu is not of table %u shard %u", peer->node, peer->address,
             (unsigned long long)root, table, peer->at);
+    index->root = read;
     index->incarnation = peer->incarnation;
     index->edition = ++ctx->editions;
     index->known = true;

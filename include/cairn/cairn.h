@@ -7,8 +7,8 @@
  * the persistent memory of every participant they write to.
  *
  * Threads. `struct cairn` may be shared by threads. A `struct cairn_ctx` and every transaction
- * begun on it belong to one thread at a time: nothing inside is locked. One context runs one
- * transaction at a time. Calls assert this in debug builds.
+ * begun on it belong to one thread at a time: nothing inside is locked. Calls assert this in debug
+ * builds. One context has up to cairn_options.inflight transactions open at once.
  *
  * Errors. Functions return 0 or a negative number: -errno where the system refused, or one of
  * CAIRN_E_* (from -20000 down). cairn_last_error() gives the text for the calling thread; it names
@@ -50,6 +50,7 @@ extern "C" {
 #define CAIRN_TX_BYTES_MAX (512u * 1024) /* keys and values written by one transaction, per node */
 #define CAIRN_NODES_MAX 64u              /* nodes of a cluster; node ids are 1..65535 */
 #define CAIRN_TABLES_MAX 64u             /* tables of a cluster; table ids are 1..65535 */
+#define CAIRN_INFLIGHT_MAX 256u          /* transactions open at once in one context */
 #define CAIRN_TOKEN_SIZE 96u             /* bytes of a token's text with its terminating zero */
 
 /* One list makes the enum, the names, the texts and the table in docs/errors.md. */
@@ -128,11 +129,13 @@ struct cairn_options {
     uint32_t connect_timeout_ms;  /* reaching a node; default 2000 */
     uint32_t op_timeout_ms;       /* any wait for a node inside a transaction; default 5000 */
     uint32_t cache_entries;       /* location cache, shared by all contexts; default 1 << 16 */
+    uint32_t inflight; /* transactions open at once in one context; default (and 0) 1, at most
+                        * CAIRN_INFLIGHT_MAX. Each takes memory at cairn_ctx_open() */
 };
 
 #define CAIRN_OPTIONS_DEFAULT                                                                      \
     {                                                                                              \
-        sizeof(struct cairn_options), 2000, 5000, 1u << 16                                         \
+        sizeof(struct cairn_options), 2000, 5000, 1u << 16, 1                                      \
     }
 
 /*
@@ -155,10 +158,19 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_table(
  * Errors: -ENOMEM, CAIRN_E_FABRIC, _NO_DEVICE, _MEMLOCK.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_ctx_open(struct cairn *cluster, struct cairn_ctx **ret_ctx);
-/* Close: gives the slots back. A transaction still open is aborted. *ctx becomes NULL. */
+/*
+ * Close: gives the slots back. Operations under way are carried to their end first, and `done` is
+ * called: a commit gets its outcome; what bodies of cairn_run_async() call from then on returns
+ * CAIRN_E_STATE, and they do not run again. A transaction still open then is aborted. *ctx becomes
+ * NULL.
+ */
 CAIRN_API void cairn_ctx_close(struct cairn_ctx **ctx);
 
-/* Errors: CAIRN_E_STATE (this context has an open transaction). */
+/*
+ * Begin. Errors: CAIRN_E_STATE (as many transactions are open as cairn_options.inflight says, or
+ * one has taken its token: see cairn_tx_token()); a node was lost and other transactions of this
+ * context are not ended yet: NODE_DOWN, TIMEOUT, FENCED and the like: end them first.
+ */
 CAIRN_API CAIRN_MUST_CHECK int cairn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx);
 
 /*
@@ -213,14 +225,17 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_delete(
  * ABORTED. UNKNOWN comes with 0.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome);
-/* Abort: releases all locks. The transaction is gone afterwards. */
+/* Abort: releases all locks. The transaction is gone afterwards. An operation of it that is under
+ * way is waited for first. */
 CAIRN_API void cairn_abort(struct cairn_tx *tx);
 
 /*
  * The token of a transaction that has written something: a printable string by which any process
  * can ask for its verdict later. Naming it takes the transaction's place in a log, so ask only when
- * it will be used; after an UNKNOWN outcome cairn_ctx_token() gives it without that cost.
- * Errors: CAIRN_E_STATE (nothing written yet), and those of reaching the node.
+ * it will be used; after an UNKNOWN outcome cairn_ctx_token() gives it without that cost. A place
+ * taken holds up the log, so the transaction has to be the only one open in its context, until it
+ * ends.
+ * Errors: CAIRN_E_STATE (nothing written yet, or others are open), and those of reaching the node.
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_tx_token(struct cairn_tx *tx, char token[CAIRN_TOKEN_SIZE]);
 /* The token of the context's last committed or UNKNOWN transaction that wrote. CAIRN_E_STATE: none.
@@ -256,6 +271,89 @@ struct cairn_run_result {
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg,
     uint32_t timeout_ms, struct cairn_run_result *ret);
+
+/*
+ * ---- many transactions in flight ----
+ *
+ * The calls above wait. Each that may has a form that does not: it takes a struct cairn_op, which
+ * is the caller's and stays where it is until it is done, begins, and returns; cairn_poll() carries
+ * on all that is under way in the context and completes operations. One thread can so drive up to
+ * cairn_options.inflight transactions. A transaction has at most one operation under way; what is
+ * passed by pointer (reads, keys, buffers) stays untouched until it is done.
+ *
+ * While anything is under way the context stays with its thread.
+ * Begun and awaited forms may be mixed. A call that waits carries on the others meanwhile, but
+ * completes none of their operations: that is cairn_poll()'s alone. No form waits inside the body
+ * of cairn_run_async(): what it calls waits for this body only, and others go on.
+ *
+ *     struct cairn_op op = {.done = reply, .user = request};
+ *     rc = cairn_run_async(ctx, transfer, request, 1000, &op);
+ *     ...
+ *     for (;;) {
+ *         while (cairn_poll(ctx) != 0)
+ *             ;
+ *         int timeout_ms = cairn_arm(ctx);
+ *         n = epoll_wait(epoll, events, 16, timeout_ms); // of cairn_fd(ctx) and others
+ *         ...
+ *     }
+ */
+#define CAIRN_PENDING 1
+
+struct cairn_op {
+    void (*done)(struct cairn_op *op); /* called by cairn_poll(), where `result` is set; or NULL.
+                                        * It may call anything, begin the next one too */
+    void *user;                        /* the caller's */
+    /* Out. While the operation is under way: CAIRN_PENDING, and then what the awaited form returns;
+     * inside `done` cairn_last_error() is its text. */
+    int result;
+    enum cairn_outcome outcome; /* of commit, run and resolve */
+    uint32_t tries;             /* of run */
+    size_t value_size;          /* of get */
+    char token[CAIRN_TOKEN_SIZE]; /* with outcome UNKNOWN; else "" */
+    void *reserved[2];
+};
+
+/*
+ * Begin an operation. Returns 0: `op` will be done by a cairn_poll() to come, never earlier. Errors
+ * (then `op` will not be done): CAIRN_E_STATE (the transaction has ended, has failed, or has an
+ * operation under way).
+ */
+CAIRN_API CAIRN_MUST_CHECK int cairn_get_async(struct cairn_tx *tx, uint32_t table, const void *key,
+    size_t key_size, void *buf, size_t buf_size, struct cairn_op *op);
+CAIRN_API CAIRN_MUST_CHECK int cairn_get_for_update_async(struct cairn_tx *tx, uint32_t table,
+    const void *key, size_t key_size, void *buf, size_t buf_size, struct cairn_op *op);
+CAIRN_API CAIRN_MUST_CHECK int cairn_get_many_async(
+    struct cairn_tx *tx, struct cairn_read *reads, size_t count, struct cairn_op *op);
+/* The transaction is gone when the operation is done. */
+CAIRN_API CAIRN_MUST_CHECK int cairn_commit_async(struct cairn_tx *tx, struct cairn_op *op);
+CAIRN_API CAIRN_MUST_CHECK int cairn_abort_async(struct cairn_tx *tx, struct cairn_op *op);
+/*
+ * As cairn_run(), body included: `fn` uses the calls that wait. It runs inside this call and inside
+ * cairn_poll(), on a stack of its own of CAIRN_STACK_SIZE bytes; it must not block otherwise, nor
+ * end other transactions of the context.
+ * Errors: CAIRN_E_STATE (as many transactions are open as cairn_options.inflight says).
+ */
+CAIRN_API CAIRN_MUST_CHECK int cairn_run_async(
+    struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_ms, struct cairn_op *op);
+#define CAIRN_STACK_SIZE (64u * 1024)
+
+/* Carry on what is under way; complete what is done. Never sleeps. Returns how many operations it
+ * has completed; 0 with nothing to do but wait. */
+CAIRN_API uint32_t cairn_poll(struct cairn_ctx *ctx);
+/* Poll, and sleep between as configured (`pace`), until `op` is done; completes others too.
+ * Returns op->result, with its text. CAIRN_E_STATE: `op` is not under way here, or this is called
+ * from a body of cairn_run_async(). */
+CAIRN_API int cairn_wait(struct cairn_ctx *ctx, struct cairn_op *op);
+/*
+ * A descriptor for the caller's poll(2) or epoll(7): readable when cairn_poll() has something to
+ * do, if cairn_arm() was called after the last cairn_poll(). The context's: not to be read, closed
+ * or set.
+ * Errors: -errno, CAIRN_E_FABRIC.
+ */
+CAIRN_API CAIRN_MUST_CHECK int cairn_fd(struct cairn_ctx *ctx);
+/* About to sleep on the descriptor: for how many milliseconds at most; 0: not at all, poll again;
+ * -1: for ever. */
+CAIRN_API CAIRN_MUST_CHECK int cairn_arm(struct cairn_ctx *ctx);
 
 #define CAIRN_HISTOGRAM_BUCKETS 512u
 

@@ -53,6 +53,8 @@ CN_NORETURN void cn_panic(const char *file, int line, const char *what);
  * `return cn_fail(CAIRN_E_CONFIG, "%s: no node %u", path, id);` is the way to fail.
  */
 int cn_fail(int code, const char *format, ...) CN_PRINTF(2, 3);
+/* The same without a format, for where it happens often: `text` may be the last one. */
+int cn_fail_plain(int code, const char *text);
 /* Put text before the last error's text: "node 2: ...". Returns `code`. */
 int cn_fail_context(int code, const char *format, ...) CN_PRINTF(2, 3);
 
@@ -108,25 +110,54 @@ const char *cn_txid_format(const struct cn_txid *txid, char text[CN_TXID_TEXT_SI
 /* crc32c (Castagnoli) as in iSCSI, chained: cn_crc32c(cn_crc32c(0, a), b) == cn_crc32c(0, a ++ b).
  */
 uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
-/* Of `a`, then `b`, in one call. */
-uint32_t cn_crc32c_two(uint32_t crc, const void *a, size_t a_size, const void *b, size_t b_size);
+/* Of two words (as le64), then `data`, in one call: what a place puts in front of what is there. */
+uint32_t cn_crc32c_behind(
+    uint32_t crc, uint64_t first, uint64_t second, const void *data, size_t size);
 /* crc64 of ECMA-182 (as in xz), chained as above: independent of crc32c. */
 uint64_t cn_crc64(uint64_t crc, const void *data, size_t size);
 
 /* Zero some hundred bytes, a multiple of 8, by plain stores: of a known size the compiler would
- * make a string instruction, whose start costs more than the work, or a call. */
+ * make a string instruction, whose start costs more than the work, or a call. Up to 256 bytes of a
+ * known size without a loop. */
 typedef uint64_t cn_pair __attribute__((vector_size(16), aligned(8), may_alias));
 static inline void cn_zero(void *at, size_t size)
 {
     uint8_t *p = at;
     const cn_pair zero = {0, 0};
 
+    if (__builtin_constant_p(size) && size <= 256) {
+#define CN_ZERO_PAIR(n)                                                                            \
+    if (size >= 16 * (n) + 16)                                                                     \
+        *(cn_pair *)(void *)(p + 16 * (n)) = zero;
+#define CN_ZERO_FOUR(n)                                                                            \
+    CN_ZERO_PAIR(n) CN_ZERO_PAIR((n) + 1) CN_ZERO_PAIR((n) + 2) CN_ZERO_PAIR((n) + 3)
+        CN_ZERO_FOUR(0) CN_ZERO_FOUR(4) CN_ZERO_FOUR(8) CN_ZERO_FOUR(12)
+#undef CN_ZERO_FOUR
+#undef CN_ZERO_PAIR
+        if (size % 16 != 0)
+            memset(p + size - sizeof(uint64_t), 0, sizeof(uint64_t));
+        return;
+    }
     for (; size >= sizeof(zero); size -= sizeof(zero), p += sizeof(zero)) {
         *(cn_pair *)(void *)p = zero;
         __asm__("" : "+r"(p)); /* or the loop would be seen to be a memset */
     }
     if (size > 0)
         memset(p, 0, sizeof(uint64_t));
+}
+
+/* memcpy() of a few words: `size` is a multiple of 8. */
+static inline void cn_copy_words(void *to, const void *from, size_t size)
+{
+    uint8_t *p = to;
+    const uint8_t *q = from, *end = q + size;
+    uint64_t word;
+
+    for (; q != end; p += sizeof(word), q += sizeof(word)) {
+        memcpy(&word, q, sizeof(word));
+        memcpy(p, &word, sizeof(word));
+        __asm__("" : "+r"(p)); /* or the loop would be seen to be a memcpy */
+    }
 }
 
 /* memcpy() of what is mostly a few words. */
@@ -141,10 +172,27 @@ static inline void cn_copy_small(void *to, const void *from, size_t size)
         memcpy(p, &word, sizeof(word));
         __asm__("" : "+r"(p));
     }
-    for (; size > 0; size--) {
-        *p++ = *q++;
-        __asm__("" : "+r"(p));
+    if ((size & 4) != 0) {
+        memcpy(p, q, 4);
+        p += 4;
+        q += 4;
     }
+    if ((size & 2) != 0) {
+        memcpy(p, q, 2);
+        p += 2;
+        q += 2;
+    }
+    if ((size & 1) != 0)
+        *p = *q;
+}
+
+/* The last `size` bytes (less than 8) of something, as a word with zeros above. */
+static inline uint64_t cn_tail64(const void *at, size_t size)
+{
+    struct le64 word = {0};
+
+    cn_copy_small(&word, at, size);
+    return le64_get(word);
 }
 
 /* memcmp() == 0 of what is mostly a few words. */
@@ -159,11 +207,7 @@ static inline bool cn_bytes_equal(const void *a, const void *b, size_t size)
         if (x != y)
             return false;
     }
-    for (; size > 0; size--) {
-        if (*p++ != *q++)
-            return false;
-    }
-    return true;
+    return size == 0 || cn_tail64(p, size) == cn_tail64(q, size);
 }
 
 /* Keyed 64-bit hash of a key (SipHash-2-4). */

@@ -75,6 +75,9 @@ struct cn_env {
     void *arg;
     /* Monotonic nanoseconds. */
     uint64_t (*now_ns)(void *arg);
+    /* Let this much time pass at once for everybody who asks this env: a clock that is partly
+     * virtual. NULL: time passes by itself, wait for it. */
+    void (*skip)(void *arg, uint64_t ns);
     /* Wall clock in seconds since the epoch; only for how long verdicts are kept. */
     uint64_t (*wall_s)(void *arg);
     /* Random bytes; unpredictable in production (nonces, uuids, hash keys). */
@@ -109,5 +112,35 @@ void cn_log(const struct cn_env *env, enum cn_log_level level, const char *forma
  * at or above `level`. */
 const struct cn_env *cn_env_system(void);
 void cn_env_system_log_level(enum cn_log_level level);
+
+/*
+ * The same with a clock that is partly virtual, for projections: the processor time of the thread
+ * that made it, plus what was skipped. Time in which that thread is ready but does not run does not
+ * count (other threads on its core are not part of the picture), nor does looking at the clock, nor
+ * real waiting, unless it is skipped too. Never goes back. Other threads may ask it too: they see
+ * what the owner saw last.
+ * Assumes: the owner uses one at a time for its waiting; each clock is its own, and two of them
+ * cannot be compared.
+ */
+struct cn_env_clocks {
+    uint64_t (*wall_ns)(void); /* cheap */
+    uint64_t (*used_ns)(void); /* processor time of the calling thread; a system call */
+};
+struct cn_env_virtual {
+    struct cn_env env; /* to pass on; arg is this struct: it must not move */
+    struct cn_env_clocks clocks;
+    const void *owner;
+    uint64_t look_ns;                       /* what one look costs */
+    uint64_t wall_ns;                       /* at the last look */
+    uint64_t sync_wall_ns, sync_own_ns;     /* when both clocks were last compared */
+    uint64_t base_used_ns, looks, sync_looks;
+    uint64_t start_ns, skipped_ns;
+    uint64_t shown_ns; /* atomic */
+};
+/* Context: the thread that will use it. Measures for some microseconds what a look costs. */
+void cn_env_virtual_init(struct cn_env_virtual *v);
+/* With clocks of the caller's, and looks that cost so much. */
+void cn_env_virtual_init_with(
+    struct cn_env_virtual *v, const struct cn_env_clocks *clocks, uint64_t look_ns);
 
 #endif

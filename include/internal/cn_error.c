@@ -43,6 +43,15 @@ int cn_fail(int code, const char *format, ...)
     return code;
 }
 
+int cn_fail_plain(int code, const char *text)
+{
+    size_t size = strnlen(text, TEXT_SIZE - 1);
+
+    memmove(last_text, text, size);
+    last_text[size] = '\0';
+    return code;
+}
+
 int cn_fail_context(int code, const char *format, ...)
 {
     char text[TEXT_SIZE];

@@ -25,6 +25,7 @@
     X(c_wait_holding_lock, "R13: waits for a lock while holding one")                              \
     X(c_ring_past_position, "R4: ring space is used beyond the persisted position")                \
     X(c_session_continues, "R2: a transaction goes on after a reconnect")                          \
+    X(c_staging_restarts, "R6: buffers of records on their way are given to others")               \
     X(n_apply_unpersisted, "R11: a record is applied before this CPU made it durable")             \
     X(n_no_body_fence, "section 7: bodies are not durable before applied is")                      \
     X(n_no_applied_fence, "R8: applied is not durable before locks go")                            \

@@ -197,7 +197,7 @@ static bool watch_me(struct watch *w)
 
 /* ---- the measured thread ---- */
 
-enum path { PATH_UPDATE, PATH_READ, PATH_INSERT_DELETE, PATH_COUNT };
+enum path { PATH_UPDATE, PATH_READ, PATH_INSERT_DELETE, PATH_ASYNC, PATH_COUNT };
 
 struct measure {
     struct ts_cluster *cluster;
@@ -215,8 +215,53 @@ struct measure {
     uint64_t self_calls, self_allocations, self_locks; /* what the counters said of a provocation */
 };
 
+/* ---- several at once, on stacks of their own ---- */
+
+#define AT_ONCE 3u /* each with two keys of its own */
+
+struct body {
+    struct measure *m;
+    uint32_t first;
+};
+
+static int update_two(struct cairn_tx *tx, void *arg)
+{
+    const struct body *b = arg;
+    char buf[16];
+    size_t size;
+    int rc = 0;
+
+    for (uint32_t i = b->first; i < b->first + 2 && rc == 0; i++) {
+        rc = cairn_get_for_update(tx, T, b->m->key[i], b->m->key_size[i], buf, sizeof(buf), &size);
+        if (rc == 0)
+            rc = cairn_put(tx, T, b->m->key[i], b->m->key_size[i], "value", 5);
+    }
+    return rc;
+}
+
+static bool some_at_once(struct measure *m, struct cairn_ctx *ctx)
+{
+    struct cairn_op op[AT_ONCE] = {{.done = NULL}};
+    struct body body[AT_ONCE];
+    bool all = true;
+
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        body[i] = (struct body){m, 2 * i};
+        if (cairn_run_async(ctx, update_two, &body[i], 1000, &op[i]) != 0)
+            return false;
+    }
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        while (op[i].result == CAIRN_PENDING)
+            (void)cairn_poll(ctx);
+        all = all && op[i].result == 0 && op[i].tries == 1;
+    }
+    return all;
+}
+
 static bool one_transaction(struct measure *m, struct cairn_ctx *ctx, uint32_t round)
 {
+    if (m->path == PATH_ASYNC)
+        return some_at_once(m, ctx);
     enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
     struct cairn_tx *tx;
     char buf[16];
@@ -344,7 +389,9 @@ static void run_measure(struct measure *m)
 {
     pthread_t thread;
 
-    m->cluster = ts_cluster_new(3, NULL, NULL);
+    struct cairn_options options = CAIRN_OPTIONS_DEFAULT;
+    options.inflight = m->path == PATH_ASYNC ? AT_ONCE : 1;
+    m->cluster = ts_cluster_new(3, NULL, &options);
     struct cairn_ctx *ctx;
     struct cairn_tx *tx;
     enum cairn_outcome outcome;
@@ -421,6 +468,12 @@ static void path__insert_and_delete__no_memory_no_lock_no_call(void **state)
     check_path(PATH_INSERT_DELETE);
 }
 
+static void path__async__no_memory_no_lock_no_call(void **state)
+{
+    (void)state;
+    check_path(PATH_ASYNC);
+}
+
 int main(void)
 {
     if (SANITIZED)
@@ -429,6 +482,7 @@ int main(void)
         cmocka_unit_test(path__read__no_memory_no_lock_no_call),
         cmocka_unit_test(path__update__no_memory_no_lock_no_call),
         cmocka_unit_test(path__insert_and_delete__no_memory_no_lock_no_call),
+        cmocka_unit_test(path__async__no_memory_no_lock_no_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

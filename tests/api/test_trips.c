@@ -247,6 +247,12 @@ static void check_wire(struct fixture *f, const struct rd_counters *b, const str
         check_wire(f, &before_, &expected_);                           \
     } while (0)
 
+/* Where the fabric orders the READ behind the CAS, its completion speaks for both. */
+static uint64_t completions_of_cas(const struct fixture *f)
+{
+    return f->ctx->peer[0].conn->cas_orders_reads ? 0 : 1;
+}
+
 static void wire__each_kind__work_requests_and_completions(void **state)
 {
     struct fixture *f = *state;
@@ -255,11 +261,21 @@ static void wire__each_kind__work_requests_and_completions(void **state)
     WIRE(1, ((struct wire){.reads = 1, .completions = 1, .doorbells = 1}), get_all(f, tx, 1, 0));
     /* READs of the items; READs of their words */
     WIRE(2, ((struct wire){.reads = 6, .completions = 6, .doorbells = 6}), get_all(f, tx, 3, 0));
+    uint64_t of_cas = completions_of_cas(f);
     /* CAS with READ behind it; write, flush; one node alone needs no mark */
+    WIRE(2,
+        ((struct wire){.reads = 1,
+            .cas = 1,
+            .writes = 1,
+            .flushes = 1,
+            .completions = 2 + of_cas,
+            .doorbells = 2}),
+        get(f, tx, 0, 1);
+        put(f, tx, 0));
+    /* blind and cached: the lock, with a READ that proves the place; the record */
     WIRE(2,
         ((struct wire){
             .reads = 1, .cas = 1, .writes = 1, .flushes = 1, .completions = 3, .doorbells = 2}),
-        get(f, tx, 0, 1);
         put(f, tx, 0));
     /* the same at three nodes, in parallel; marks, not awaited */
     WIRE(2,
@@ -269,14 +285,18 @@ static void wire__each_kind__work_requests_and_completions(void **state)
             .writes = 3,
             .flushes = 3,
             .marks = 3,
-            .completions = 9,
+            .completions = 6 + 3 * of_cas,
             .doorbells = 9}),
         get_all(f, tx, 3, 1);
         put(f, tx, 0); put(f, tx, 1); put(f, tx, 2));
     /* item read and item locked; word of the one read; write, flush */
     WIRE(3,
-        ((struct wire){
-            .reads = 3, .cas = 1, .writes = 1, .flushes = 1, .completions = 5, .doorbells = 4}),
+        ((struct wire){.reads = 3,
+            .cas = 1,
+            .writes = 1,
+            .flushes = 1,
+            .completions = 4 + of_cas,
+            .doorbells = 4}),
         {
             struct cairn_read r[2];
             char buf[2][16];
@@ -290,6 +310,36 @@ static void wire__each_kind__work_requests_and_completions(void **state)
             OK(cairn_get_many(tx, r, 2));
             put(f, tx, 1);
         });
+}
+
+static void wire__transfer_between_two_nodes__no_more_than_it_must(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t of_cas = completions_of_cas(f);
+
+    /* a transfer between two nodes: 2 chains of CAS and READ, 2 writes with 2 flushes, 2 marks */
+    WIRE(2,
+        ((struct wire){
+            .reads = 2,
+            .cas = 2,
+            .writes = 2,
+            .flushes = 2,
+            .marks = 2,
+            .completions = 4 + 2 * of_cas,
+            .doorbells = 6}),
+        get_all(f, tx, 2, 1);
+        put(f, tx, 0); put(f, tx, 1));
+    WIRE(3,
+        ((struct wire){
+            .reads = 2,
+            .cas = 2,
+            .writes = 2,
+            .flushes = 2,
+            .marks = 2,
+            .completions = 4 + 2 * of_cas,
+            .doorbells = 6}),
+        get(f, tx, 0, 1);
+        get(f, tx, 1, 1); put(f, tx, 0); put(f, tx, 1));
 }
 
 static void trips__one_call_each__one_more_per_call(void **state)
@@ -389,6 +439,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(trips__batched__1_2_2_3),
         CASE(wire__each_kind__work_requests_and_completions),
+        CASE(wire__transfer_between_two_nodes__no_more_than_it_must),
         CASE(trips__one_call_each__one_more_per_call),
         CASE(trips__absent_keys__insert_and_delete),
         CASE(warm_path__update__no_allocation_no_system_call),

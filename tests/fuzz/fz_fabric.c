@@ -90,6 +90,11 @@ static void ep_sleep(struct rd_ep *ep CN_UNUSED, uint64_t deadline_ns CN_UNUSED)
     FZ_NEED(false, "asleep for ever");
 }
 
+static int ep_fd(struct rd_ep *ep CN_UNUSED)
+{
+    return cn_fail(CAIRN_E_FABRIC, "no descriptor");
+}
+
 static int listen(struct rd_ep *ep CN_UNUSED, const char *address CN_UNUSED)
 {
     return 0;
@@ -233,7 +238,8 @@ static void fabric_delete(struct rd_fabric *f CN_UNUSED)
 static const struct rd_ops ops = {
     .name = "emu", .fabric_delete = fabric_delete, .ep_open = ep_open, .ep_close = ep_close,
     .ep_memory = ep_memory, .ep_counters = ep_counters, .poll = poll, .ep_arm = ep_nothing,
-    .ep_sleep = ep_sleep, .ep_wake = ep_nothing, .listen = listen, .region_new = region_new,
+    .ep_sleep = ep_sleep, .ep_wake = ep_nothing, .ep_fd = ep_fd, .listen = listen,
+    .region_new = region_new,
     .region_delete = region_delete, .accept = accept, .reject = reject, .fence = fence,
     .ring_revoke = ring_revoke, .ring_rearm = ring_rearm, .connect = connect,
     .loopback = loopback, .conn_delete = conn_delete, .cas = cas, .send = send,

@@ -45,127 +45,131 @@ static void expect_wrong(const struct xp_pair *p, const char *text)
         fail_msg("expected %s, got: %s", text, cr_explorer_failure(p->explorer));
 }
 
+/* Two pools, untouched. */
+static int begin(void **state)
+{
+    struct xp_pair *p = calloc(1, sizeof(*p));
+
+    assert_non_null(p);
+    xp_begin(p);
+    *state = p;
+    return 0;
+}
+
+static int end(void **state)
+{
+    xp_end(*state);
+    free(*state);
+    return 0;
+}
+
 /* ---- what is explored ---- */
 
 static void explore__locks_only__exactly_the_product(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, shallow);
-    xp_lock(&p);
-    assert_true(xp_explore(&p, "locked"));
+    struct xp_pair *p = *state;
+
+    xp_watch(p, shallow);
+    xp_lock(p);
+    assert_true(xp_explore(p, "locked"));
     /* A word each, which is there or not. */
-    assert_int_equal(stats(&p)->images, 4);
-    assert_int_equal(stats(&p)->distinct, 4);
-    assert_int_equal(stats(&p)->moments_exhaustive, 1);
-    assert_true(fabs(stats(&p)->admissible_log2 - 2) < 1e-9);
-    assert_int_equal(stats(&p)->units_lost, 4);
+    assert_int_equal(stats(p)->images, 4);
+    assert_int_equal(stats(p)->distinct, 4);
+    assert_int_equal(stats(p)->moments_exhaustive, 1);
+    assert_true(fabs(stats(p)->admissible_log2 - 2) < 1e-9);
+    assert_int_equal(stats(p)->units_lost, 4);
     /* The same again: all is known. */
-    assert_true(xp_explore(&p, "locked still"));
-    assert_int_equal(stats(&p)->images, 8);
-    assert_int_equal(stats(&p)->distinct, 4);
-    assert_true(fabs(stats(&p)->admissible_log2 - 3) < 1e-9);
-    xp_end(&p);
+    assert_true(xp_explore(p, "locked still"));
+    assert_int_equal(stats(p)->images, 8);
+    assert_int_equal(stats(p)->distinct, 4);
+    assert_true(fabs(stats(p)->admissible_log2 - 3) < 1e-9);
 }
 
 static void explore__nothing_dirty__one_image(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, shallow);
-    assert_true(xp_explore(&p, "quiet"));
-    assert_int_equal(stats(&p)->images, 1);
-    assert_int_equal(stats(&p)->recoveries, 2); /* and once more, of the result */
-    assert_true(stats(&p)->steps_max > 20);
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, shallow);
+    assert_true(xp_explore(p, "quiet"));
+    assert_int_equal(stats(p)->images, 1);
+    assert_int_equal(stats(p)->recoveries, 2); /* and once more, of the result */
+    assert_true(stats(p)->steps_max > 20);
 }
 
 static void explore__transaction__right_at_every_moment(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, plain);
-    xp_transaction(&p);
-    expect_right(&p);
-    assert_true(stats(&p)->moments > 8);
-    assert_true(stats(&p)->moments_exhaustive > stats(&p)->moments / 2);
-    assert_true(stats(&p)->nested > 1000);
-    assert_true(stats(&p)->pairs > 50);
-    assert_true(stats(&p)->admissible_log2 > 40); /* the words of two records */
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, plain);
+    xp_transaction(p);
+    expect_right(p);
+    assert_true(stats(p)->moments > 8);
+    assert_true(stats(p)->moments_exhaustive > stats(p)->moments / 2);
+    assert_true(stats(p)->nested > 1000);
+    assert_true(stats(p)->pairs > 50);
+    assert_true(stats(p)->admissible_log2 > 40); /* the words of two records */
 }
 
 static void explore__depth_2__right(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, (struct cr_explore_options){.depth = 2, .exhaustive_log2 = 1, .nested_log2 = 4});
-    xp_lock(&p);
-    p.watching = false;
+    struct xp_pair *p = *state;
+
+    xp_watch(p, (struct cr_explore_options){.depth = 2, .exhaustive_log2 = 1, .nested_log2 = 4});
+    xp_lock(p);
+    p->watching = false;
     for (uint32_t i = 0; i < XP_POOLS; i++) {
-        xp_log(&p, i);
-        xp_flush(&p, i);
+        xp_log(p, i);
+        xp_flush(p, i);
     }
-    (void)xp_explore(&p, "logged");
-    expect_right(&p);
-    assert_true(stats(&p)->nested > stats(&p)->images / 2);
-    xp_end(&p);
+    (void)xp_explore(p, "logged");
+    expect_right(p);
+    assert_true(stats(p)->nested > stats(p)->images / 2);
 }
 
 /* Its record is at one node only: it is prevented at the other one, and has no effect. */
 static void explore__one_record__aborted(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, plain);
-    xp_lock(&p);
-    xp_log(&p, 0);
-    xp_flush(&p, 0);
-    p.decided = true;
-    (void)xp_explore(&p, "logged once");
-    expect_right(&p);
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, plain);
+    xp_lock(p);
+    xp_log(p, 0);
+    xp_flush(p, 0);
+    p->decided = true;
+    (void)xp_explore(p, "logged once");
+    expect_right(p);
 }
 
 static void explore__prevented_by_the_node__aborted(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, plain);
-    xp_lock(&p);
-    xp_log(&p, 0);
-    xp_flush(&p, 0);
-    xp_prevent(&p, 0);
-    p.decided = true;
-    (void)xp_explore(&p, "prevented");
-    expect_right(&p);
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, plain);
+    xp_lock(p);
+    xp_log(p, 0);
+    xp_flush(p, 0);
+    xp_prevent(p, 0);
+    p->decided = true;
+    (void)xp_explore(p, "prevented");
+    expect_right(p);
 }
 
 static void explore__eadr__one_image_per_store(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
+    struct xp_pair *p = *state;
+
     for (uint32_t i = 0; i < XP_POOLS; i++)
-        p.pool[i]->keeps_all = true;
-    xp_watch(&p, plain);
-    xp_lock(&p);
-    assert_int_equal(stats(&p)->moments, 2);
-    assert_int_equal(stats(&p)->images - stats(&p)->nested, 2);
-    assert_true(fabs(stats(&p)->admissible_log2 - 1) < 1e-9);
+        p->pool[i]->keeps_all = true;
+    xp_watch(p, plain);
+    xp_lock(p);
+    assert_int_equal(stats(p)->moments, 2);
+    assert_int_equal(stats(p)->images - stats(p)->nested, 2);
+    assert_true(fabs(stats(p)->admissible_log2 - 1) < 1e-9);
     for (uint32_t i = 0; i < XP_POOLS; i++)
-        xp_log(&p, i);
-    xp_acknowledge(&p);
-    (void)xp_explore(&p, "acknowledged");
-    expect_right(&p);
-    xp_end(&p);
+        xp_log(p, i);
+    xp_acknowledge(p);
+    (void)xp_explore(p, "acknowledged");
+    expect_right(p);
 }
 
 static void explore__without_expectation__each_moment_anew(void **state)
@@ -239,97 +243,57 @@ static void new__too_deep__refused(void **state)
 
 static void find__acknowledged_before_the_flush__lost(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, shallow);
-    xp_lock(&p);
-    xp_log(&p, 0);
-    xp_log(&p, 1);
-    xp_flush(&p, 0);
-    assert_true(xp_explore(&p, "flushed once"));
-    uint64_t distinct = stats(&p)->distinct;
-    xp_acknowledge(&p); /* the same images as before; now some are wrong */
-    assert_false(xp_explore(&p, "acknowledged"));
-    expect_wrong(&p, "an acknowledged transaction is lost");
-    assert_true(stats(&p)->distinct > distinct);
-    assert_non_null(strstr(cr_explorer_failure(p.explorer), "acknowledged"));
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, shallow);
+    xp_lock(p);
+    xp_log(p, 0);
+    xp_log(p, 1);
+    xp_flush(p, 0);
+    assert_true(xp_explore(p, "flushed once"));
+    uint64_t distinct = stats(p)->distinct;
+    xp_acknowledge(p); /* the same images as before; now some are wrong */
+    assert_false(xp_explore(p, "acknowledged"));
+    expect_wrong(p, "an acknowledged transaction is lost");
+    assert_true(stats(p)->distinct > distinct);
+    assert_non_null(strstr(cr_explorer_failure(p->explorer), "acknowledged"));
 }
 
 static void find__marked_before_the_flush__torn(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, shallow);
-    xp_lock(&p);
-    xp_log(&p, 0);
-    xp_log(&p, 1);
-    xp_flush(&p, 0);
-    xp_mark(&p, 0);
-    assert_false(xp_explore(&p, "marked"));
-    expect_wrong(&p, "torn transaction");
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, shallow);
+    xp_lock(p);
+    xp_log(p, 0);
+    xp_log(p, 1);
+    xp_flush(p, 0);
+    xp_mark(p, 0);
+    assert_false(xp_explore(p, "marked"));
+    expect_wrong(p, "torn transaction");
 }
 
 static void find__damaged_item__fsck_tells(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, shallow);
-    p.pool[1]->persistent[p.node[1].item + 41] ^= 1;
-    assert_false(xp_explore(&p, "now"));
-    expect_wrong(&p, "pool 1: fsck");
-    p.pool[1]->persistent[p.node[1].item + 41] ^= 1;
-    p.failed = false;
-    assert_true(xp_explore(&p, "mended")); /* goes on when it is called again */
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    xp_watch(p, shallow);
+    p->pool[1]->persistent[p->node[1].item + 41] ^= 1;
+    assert_false(xp_explore(p, "now"));
+    expect_wrong(p, "pool 1: fsck");
+    p->pool[1]->persistent[p->node[1].item + 41] ^= 1;
+    p->failed = false;
+    assert_true(xp_explore(p, "mended")); /* goes on when it is called again */
 }
 
 static void find__no_superblock__told(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    xp_watch(&p, shallow);
-    p.pool[0]->persistent[xp_geometry.chunk_shift == 12 ? 4096 : 0] ^= 1;
-    assert_false(xp_explore(&p, "now"));
-    expect_wrong(&p, "pool 0: there is no superblock");
-    xp_end(&p);
-}
+    struct xp_pair *p = *state;
 
-/* The failed image alone, in other pools, fails again, and for the same reason. */
-static void failed_image__put_into_pools__fails_again(void **state)
-{
-    struct xp_pair p, q;
-    uint64_t size;
-    (void)state;
-    xp_begin(&p);
-    xp_begin(&q);
-    xp_watch(&p, shallow);
-    xp_watch(&q, shallow);
-    assert_null(cr_explorer_failed_image(p.explorer, 0, &size));
-    xp_lock(&p);
-    xp_log(&p, 0);
-    xp_log(&p, 1);
-    xp_mark(&p, 0);
-    assert_false(xp_explore(&p, "marked"));
-    for (uint32_t i = 0; i < XP_POOLS; i++) {
-        const uint8_t *bytes = cr_explorer_failed_image(p.explorer, i, &size);
-        assert_non_null(bytes);
-        assert_int_equal(size, q.pool[i]->size);
-        memcpy(q.pool[i]->visible, bytes, size);
-        sim_pool_settle(q.pool[i]);
-    }
-    q.next = p.next;
-    assert_false(xp_explore(&q, "again"));
-    assert_int_equal(stats(&q)->images, 1);
-    size_t same = strcspn(cr_explorer_failure(p.explorer), ";");
-    assert_memory_equal(cr_explorer_failure(p.explorer), cr_explorer_failure(q.explorer), same);
-    xp_end(&q);
-    xp_end(&p);
+    xp_watch(p, shallow);
+    p->pool[0]->persistent[xp_geometry.chunk_shift == 12 ? 4096 : 0] ^= 1;
+    assert_false(xp_explore(p, "now"));
+    expect_wrong(p, "pool 0: there is no superblock");
 }
 
 /* ---- mutants ---- */
@@ -407,47 +371,41 @@ static void apply_and_die(struct xp_pair *p)
 
 static void explore__process_death__right(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
-    apply_and_die(&p);
-    expect_right(&p);
-    assert_true(stats(&p)->process_deaths > 4);
-    xp_end(&p);
+    struct xp_pair *p = *state;
+
+    apply_and_die(p);
+    expect_right(p);
+    assert_true(stats(p)->process_deaths > 4);
 }
 
 /* T5: what reads right already is not flushed. Power alone cannot show it. */
 static void find__flush_changed_only__by_process_death(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
+    struct xp_pair *p = *state;
+
 #ifdef CAIRN_MUTANTS
     cn_mutant_active = CN_MUTANT_p_flush_changed_only;
-    apply_and_die(&p);
+    apply_and_die(p);
     cn_mutant_active = CN_MUTANT_none;
-    expect_wrong(&p, "all processes die before");
+    expect_wrong(p, "all processes die before");
 #endif
-    xp_end(&p);
 }
 
 /* An unmarked record counts although the other one is missing. */
 static void find__commit_unmarked__torn(void **state)
 {
-    struct xp_pair p;
-    (void)state;
-    xp_begin(&p);
+    struct xp_pair *p = *state;
+
 #ifdef CAIRN_MUTANTS
     cn_mutant_active = CN_MUTANT_n_commit_unmarked;
-    xp_watch(&p, shallow);
-    xp_lock(&p);
-    xp_log(&p, 0);
-    xp_flush(&p, 0);
-    (void)xp_explore(&p, "logged once");
+    xp_watch(p, shallow);
+    xp_lock(p);
+    xp_log(p, 0);
+    xp_flush(p, 0);
+    (void)xp_explore(p, "logged once");
     cn_mutant_active = CN_MUTANT_none;
-    expect_wrong(&p, "torn transaction");
+    expect_wrong(p, "torn transaction");
 #endif
-    xp_end(&p);
 }
 
 /* ---- the rate ---- */
@@ -483,26 +441,25 @@ static void rate__printed(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(explore__locks_only__exactly_the_product),
-        cmocka_unit_test(explore__nothing_dirty__one_image),
-        cmocka_unit_test(explore__transaction__right_at_every_moment),
-        cmocka_unit_test(explore__depth_2__right),
-        cmocka_unit_test(explore__one_record__aborted),
-        cmocka_unit_test(explore__prevented_by_the_node__aborted),
-        cmocka_unit_test(explore__eadr__one_image_per_store),
+        cmocka_unit_test_setup_teardown(explore__locks_only__exactly_the_product, begin, end),
+        cmocka_unit_test_setup_teardown(explore__nothing_dirty__one_image, begin, end),
+        cmocka_unit_test_setup_teardown(explore__transaction__right_at_every_moment, begin, end),
+        cmocka_unit_test_setup_teardown(explore__depth_2__right, begin, end),
+        cmocka_unit_test_setup_teardown(explore__one_record__aborted, begin, end),
+        cmocka_unit_test_setup_teardown(explore__prevented_by_the_node__aborted, begin, end),
+        cmocka_unit_test_setup_teardown(explore__eadr__one_image_per_store, begin, end),
         cmocka_unit_test(explore__without_expectation__each_moment_anew),
         cmocka_unit_test(explore__same_seed__same_figures),
         cmocka_unit_test(explore__pools_unchanged),
         cmocka_unit_test(new__too_deep__refused),
-        cmocka_unit_test(find__acknowledged_before_the_flush__lost),
-        cmocka_unit_test(find__marked_before_the_flush__torn),
-        cmocka_unit_test(find__damaged_item__fsck_tells),
-        cmocka_unit_test(find__no_superblock__told),
-        cmocka_unit_test(failed_image__put_into_pools__fails_again),
+        cmocka_unit_test_setup_teardown(find__acknowledged_before_the_flush__lost, begin, end),
+        cmocka_unit_test_setup_teardown(find__marked_before_the_flush__torn, begin, end),
+        cmocka_unit_test_setup_teardown(find__damaged_item__fsck_tells, begin, end),
+        cmocka_unit_test_setup_teardown(find__no_superblock__told, begin, end),
         cmocka_unit_test(find__mutants__killed),
-        cmocka_unit_test(explore__process_death__right),
-        cmocka_unit_test(find__flush_changed_only__by_process_death),
-        cmocka_unit_test(find__commit_unmarked__torn),
+        cmocka_unit_test_setup_teardown(explore__process_death__right, begin, end),
+        cmocka_unit_test_setup_teardown(find__flush_changed_only__by_process_death, begin, end),
+        cmocka_unit_test_setup_teardown(find__commit_unmarked__torn, begin, end),
         cmocka_unit_test(rate__printed),
     };
     if (argc > 1 && strcmp(argv[1], "--bench") == 0) {

@@ -20,6 +20,7 @@
 #include "tools/history/hs_check.h"
 
 #define CLIENTS 2u
+#define SECONDS 20.0
 
 struct fixture {
     struct rig_shared *shared;
@@ -37,8 +38,10 @@ static int setup(void **state)
     (void)unlink(f->path);
     assert_int_equal(0, rig_parts("list-append,bank", part, &count));
     assert_int_equal(2, count);
-    assert_int_equal(
-        0, rig_shared_make(f->path, "list-append,bank", part, count, CLIENTS, 7, &f->shared));
+    const struct rig_shape shape = {.workload = "list-append,bank", .parts = part,
+        .part_count = count, .clients = CLIENTS, .seed = 7, .seconds = SECONDS};
+    assert_int_equal(0, rig_shared_make(f->path, &shape, &f->shared));
+    assert_int_equal(f->shared->size, rig_shared_size(&shape));
     *state = f;
     return 0;
 }
@@ -203,14 +206,43 @@ static void log__full__takes_no_part_of_a_note(void **state)
     struct rig_client *c = &f->shared->client[0];
     uint32_t element = 1;
 
-    c->used = RIG_LOG_MAX - sizeof(struct rig_event);
+    c->used = c->log_size - sizeof(struct rig_event);
     assert_true(rig_event_begin(f->shared, 0, 0, 0, 1, false));
     assert_false(rig_event_mop(f->shared, 0, RIG_APPEND, 1, &element, 1));
     assert_int_equal(1, c->full);
-    assert_int_equal(RIG_LOG_MAX, c->used);
+    assert_int_equal(c->log_size, c->used);
     rig_event_end(f->shared, 0, CAIRN_OUTCOME_ABORTED, 2);
     assert_false(rig_event_begin(f->shared, 0, 0, 0, 3, false));
-    assert_int_equal(RIG_LOG_MAX, c->used);
+    assert_int_equal(c->log_size, c->used);
+}
+
+/* What a run may fill is known before it begins. */
+static void size__longer_run__grows_up_to_its_bound(void **state)
+{
+    struct fixture *f = *state;
+    const struct cairn_workload *part[RIG_PARTS_MAX];
+    uint32_t count;
+    uint64_t before = 0;
+
+    assert_int_equal(0, rig_parts("mixed", part, &count));
+    struct rig_shape shape = {.workload = "mixed", .parts = part, .part_count = count,
+        .clients = RIG_CLIENTS_MAX};
+    uint64_t rest = (UINT64_C(1) << 20) +
+        count * (RIG_OPS_BUILT_IN + RIG_OPS_SPARE) * sizeof(struct rig_op);
+    for (uint32_t i = 0; i < count; i++)
+        rest += part[i]->state_size;
+    for (shape.seconds = 1; shape.seconds < 1e6; shape.seconds *= 10) {
+        uint64_t size = rig_shared_size(&shape);
+        assert_true(size >= before);
+        assert_true(size <= rest + (RIG_CLIENTS_MAX + 1) * RIG_LOG_MAX);
+        before = size;
+    }
+    assert_true(before > (RIG_CLIENTS_MAX + 1) * RIG_LOG_MAX);
+    assert_int_equal((uint64_t)(SECONDS * (double)RIG_LOG_PER_SECOND),
+        f->shared->client[0].log_size);
+    f->shared->part[1].op_count = RIG_OPS_MAX;
+    assert_non_null(rig_op_at(f->shared, 1, f->shared->part[1].op_room));
+    assert_null(rig_op_at(f->shared, 1, f->shared->part[1].op_room + 1));
 }
 
 int main(void)
@@ -228,6 +260,7 @@ int main(void)
             log__killed_inside_an_event__is_an_invoke_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(log__committed_append_is_lost__is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(log__full__takes_no_part_of_a_note, setup, teardown),
+        cmocka_unit_test_setup_teardown(size__longer_run__grows_up_to_its_bound, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "tests/sim/sw_regress.h"
 #include "tools/crash/campaign/cr_mutants.h"
-#include "tools/crash/tell/cr_regress.h"
 
-static bool passes(const char *path, struct cr_regress_outcome *o)
+static bool passes(const char *path, struct sw_regress_outcome *o)
 {
-    int rc = cr_regress_run(path, o);
+    int rc = sw_regress_run(path, o);
 
     if (rc != 0) {
         print_error("%s: %s\n", path, cairn_last_error());
@@ -28,15 +28,15 @@ static bool passes(const char *path, struct cr_regress_outcome *o)
     return !o->failed;
 }
 
-static void with_the_rule_broken(const char *path, const struct cr_regress_outcome *in_force)
+static void with_the_rule_broken(const char *path, const struct sw_regress_outcome *in_force)
 {
-    struct cr_regress_outcome *o = calloc(1, sizeof(*o));
+    struct sw_regress_outcome *o = calloc(1, sizeof(*o));
     int mutant;
 
     assert_non_null(o);
     if (cr_mutant_find(in_force->mutant, &mutant) && mutant != CN_MUTANT_none &&
         cr_mutant_use(mutant)) {
-        int rc = cr_regress_run(path, o);
+        int rc = sw_regress_run(path, o);
         (void)cr_mutant_use(CN_MUTANT_none);
         assert_int_equal(0, rc);
         printf("%s, %s broken: %s\n", path, in_force->mutant,
@@ -49,14 +49,14 @@ static void tapes__rules_in_force__all_pass(void **state)
 {
     (void)state;
     const char *folder = getenv("CAIRN_REGRESS");
-    struct cr_regress_outcome *o = calloc(1, sizeof(*o));
+    struct sw_regress_outcome *o = calloc(1, sizeof(*o));
     char **paths = NULL;
     size_t count = 0, failures = 0;
 
     if (folder == NULL)
         skip();
     assert_non_null(o);
-    assert_int_equal(0, cr_regress_list(folder, &paths, &count));
+    assert_int_equal(0, sw_regress_list(folder, &paths, &count));
     assert_true(count > 0);
     for (size_t i = 0; i < count; i++) {
         failures += !passes(paths[i], o);

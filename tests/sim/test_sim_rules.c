@@ -99,6 +99,31 @@ static void mutant__none__survives(void **state)
     }
 }
 
+/* Only what the product says of itself is a kill. */
+static void death__of_a_worker__kills_by_an_assertion_of_the_product_alone(void **state)
+{
+    static const struct { const char *how; bool killed; } deaths[] = {
+        {"the process died of signal 6 (Aborted); last words: cairn: txn/txn_ctx.c:7: assertion "
+         "failed: tx->open", true},
+        {"the process died of signal 6 (Aborted); last words: cairn: pmem/pm_heap.c:70: assertion "
+         "failed: n < 4", true},
+        {"the process died of signal 6 (Aborted); last words: cairn: tools/sim/sim_core.c:7: "
+         "assertion failed: n < 4", false},
+        {"the process died of signal 11 (Segmentation fault)", false},
+        {"the process died of signal 9 (Killed); last words: cairn: txn/txn_ctx.c", false},
+        {"the run does not end", false}};
+
+    (void)state;
+    for (size_t i = 0; i < CN_ARRAY_SIZE(deaths); i++) {
+        struct cr_kill kill;
+        memset(&kill, 0xff, sizeof(kill));
+        cr_kill_by_death(deaths[i].how, &kill);
+        assert_int_equal(deaths[i].killed, kill.killed);
+        assert_int_equal(!deaths[i].killed, kill.lost);
+        assert_string_equal(deaths[i].how, kill.how);
+    }
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -107,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mutant__none__survives),
         cmocka_unit_test(mutant__switched_on__is_caught),
+        cmocka_unit_test(death__of_a_worker__kills_by_an_assertion_of_the_product_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

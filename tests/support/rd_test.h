@@ -74,18 +74,24 @@ static inline void t_store(const struct t_pool *pool, uint64_t off, uint64_t val
     __atomic_store_n((uint64_t *)(void *)(pool->base + off), value, __ATOMIC_RELEASE);
 }
 
-static inline void t_open(struct t_side *side, uint32_t connections, uint32_t outstanding)
+static inline void t_open_with(struct t_side *side, uint32_t connections, uint32_t outstanding,
+    const struct rd_fabric_config *fabric, const struct cn_env *env)
 {
     memset(side, 0, sizeof(*side));
     cn_env_system_log_level(CN_LOG_ERROR);
-    T_CHECK(rd_fabric_open("emu", NULL, &side->fabric) == 0);
-    const struct rd_ep_config config = {.env = cn_env_system(),
+    T_CHECK(rd_fabric_open("emu", fabric, &side->fabric) == 0);
+    const struct rd_ep_config config = {.env = env,
         .connections_max = connections,
         .outstanding_max = outstanding,
         .memory_size = T_ARENA_SIZE,
         .log_memory_size = T_ARENA_SIZE / 2,
         .name = "test"};
     T_CHECK(rd_ep_open(side->fabric, &config, &side->ep) == 0);
+}
+
+static inline void t_open(struct t_side *side, uint32_t connections, uint32_t outstanding)
+{
+    t_open_with(side, connections, outstanding, NULL, cn_env_system());
 }
 
 static inline void *t_log_memory(struct rd_ep *ep)

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "tests/support/ts_folder.h"
+
 static void check(bool ok, const char *what)
 {
     if (ok)
@@ -109,7 +111,7 @@ static struct ts_cluster *make(uint32_t nodes, const struct pm_geometry *geometr
     check(c != NULL && config != NULL && nodes <= TS_CLUSTER_NODES_MAX, "memory");
     cn_env_system_log_level(ts_fabric_log_level());
     (void)snprintf(c->dir, sizeof(c->dir), "/dev/shm/cairn-test-XXXXXX");
-    check(mkdtemp(c->dir) != NULL, "mkdtemp");
+    ts_folder_make(c->dir);
     c->config = config;
     configure(c, nodes, geometry);
     if (pace != NULL)

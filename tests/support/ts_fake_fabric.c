@@ -246,6 +246,7 @@ static int do_connect(struct rd_ep *ep, const char *address, const void *hello, 
     }
     c->rd.durability = n->ring_durability != 0 ? n->ring_durability
                                                : (enum rd_durability)n->welcome.durability;
+    c->rd.cas_orders_reads = f->cas_orders_reads;
     n->welcome.slot_epoch = le64_make(le64_get(n->welcome.slot_epoch) + 1);
     push(f,
         (struct rd_event){.type = RD_EV_UP,
@@ -326,6 +327,11 @@ static void do_wake(struct rd_ep *ep)
 {
     (void)ep;
 }
+static int do_fd(struct rd_ep *ep)
+{
+    (void)ep;
+    return cn_fail(CAIRN_E_FABRIC, "no descriptor");
+}
 static void do_fabric_delete(struct rd_fabric *fabric)
 {
     (void)fabric;
@@ -342,6 +348,7 @@ static const struct rd_ops ops = {
     .ep_arm = do_arm,
     .ep_sleep = do_sleep,
     .ep_wake = do_wake,
+    .ep_fd = do_fd,
     .connect = do_connect,
     .conn_delete = do_conn_delete,
     .read = do_read,
@@ -360,7 +367,11 @@ void ts_fake_open(struct ts_fake *f, uint32_t nodes, uint64_t size)
     memset(f, 0, sizeof(*f));
     f->rd.ops = &ops;
     f->now_ns = 1000000000;
-    f->env = (struct cn_env){f, now_ns, wall_s, random_bytes, count_step, NULL};
+    f->env = (struct cn_env){.arg = f,
+        .now_ns = now_ns,
+        .wall_s = wall_s,
+        .random = random_bytes,
+        .step = count_step};
     for (uint32_t i = 0; i < nodes; i++) {
         struct ts_fake_node *n = &f->node[i];
         n->size = size;

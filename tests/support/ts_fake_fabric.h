@@ -72,6 +72,7 @@ struct ts_fake {
     struct cn_env env;
     uint32_t step_count[CN_STEP_COUNT];
     void *arg;
+    bool cas_orders_reads; /* as connections will say; it is so here in any case */
     /* Before a post takes effect. Non-zero: the post fails with it. May be NULL. */
     int (*on_post)(struct ts_fake *fake, const struct ts_fake_post *post);
     /* A message of the coordinator; answer with ts_fake_reply(). May be NULL. */

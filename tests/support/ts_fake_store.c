@@ -153,6 +153,15 @@ static void on_message(struct ts_fake *fake, struct ts_fake_conn *c,
 
 void ts_fs_open(struct ts_fs *fs, uint32_t nodes, uint32_t bucket_slots)
 {
+    ts_fs_open_inflight(fs, nodes, bucket_slots, 1);
+}
+
+void ts_fs_open_inflight(
+    struct ts_fs *fs, uint32_t nodes, uint32_t bucket_slots, uint32_t inflight)
+{
+    struct cairn_options options = CAIRN_OPTIONS_DEFAULT;
+
+    options.inflight = inflight;
     memset(fs, 0, sizeof(*fs));
     fs->word_answer = RD_WORD_CHANGED;
     ts_fake_open(&fs->fake, nodes, TS_MEMORY);
@@ -171,7 +180,7 @@ void ts_fs_open(struct ts_fs *fs, uint32_t nodes, uint32_t bucket_slots)
         ts_fs_bucket(fs, n, 0, 0, 0, 1, NULL, 0);
     }
     CAIRN_ASSERT(
-        txn_cluster_open(&fs->config, &fs->fake.rd, &fs->fake.env, NULL, &fs->cluster) == 0);
+        txn_cluster_open(&fs->config, &fs->fake.rd, &fs->fake.env, &options, &fs->cluster) == 0);
     fs->cluster->pace.spins = 0;
     CAIRN_ASSERT(cairn_ctx_open(fs->cluster, &fs->ctx) == 0);
 }

@@ -35,6 +35,8 @@ struct ts_fs {
 };
 
 void ts_fs_open(struct ts_fs *fs, uint32_t nodes, uint32_t bucket_slots);
+void ts_fs_open_inflight(
+    struct ts_fs *fs, uint32_t nodes, uint32_t bucket_slots, uint32_t inflight);
 void ts_fs_close(struct ts_fs *fs);
 uint64_t *ts_fs_word(struct ts_fs *fs, uint16_t node, uint64_t off);
 /* Write a bucket image (its word becomes unlocked `version`) at bucket place `place`. */

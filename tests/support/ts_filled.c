@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/ts_folder.h"
+
 #define PIECE 65536u
 
 struct server { /* the node's thread while the pool is filled */
@@ -56,8 +58,6 @@ static void *serve(void *arg)
     check(ts_filled_open(s->f, &s->pool, &s->node) == 0, "node");
     __atomic_store_n(&s->opened, 1, __ATOMIC_RELEASE);
     rec_node_run(s->node, &s->stop);
-    rec_node_abandon(&s->node);
-    pm_pool_close(&s->pool);
     return NULL;
 }
 
@@ -157,7 +157,7 @@ static void configure(struct ts_filled *f)
     struct txn_config *c = &f->config;
 
     (void)snprintf(f->dir, sizeof(f->dir), "/dev/shm/cairn-test-XXXXXX");
-    check(mkdtemp(f->dir) != NULL, "mkdtemp");
+    ts_folder_make(f->dir);
     (void)snprintf(c->path, sizeof(c->path), "(test)");
     memset(c->cluster.b, 0x42, sizeof(c->cluster.b));
     (void)snprintf(c->fabric, sizeof(c->fabric), "emu");
@@ -195,6 +195,8 @@ static void fill_with_node(struct ts_filled *f)
     s.stop = 1;
     rec_node_wake(s.node);
     check(pthread_join(s.thread, NULL) == 0, "join");
+    rec_node_abandon(&s.node); /* not before: it has to be there to be woken */
+    pm_pool_close(&s.pool);
 }
 
 struct ts_filled *ts_filled_new(void)

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/ts_folder.h"
+
 #define START_MS 30000u
 #define STOP_MS 20000u
 
@@ -216,7 +218,7 @@ struct lt_cluster *lt_new(uint32_t nodes, const char *size, const char *options)
     c->nodes = nodes;
     c->options = (struct cairn_options)CAIRN_OPTIONS_DEFAULT;
     (void)snprintf(c->dir, sizeof(c->dir), "/dev/shm/cairn-limits-XXXXXX");
-    assert_non_null(mkdtemp(c->dir));
+    ts_folder_make(c->dir);
     (void)snprintf(number, sizeof(number), "%u", nodes);
     LT_EXPECT(c, 0, "cairn.conf", "init", "--nodes", number, c->dir);
     (void)lt_path(c, c->config, "cairn.conf");

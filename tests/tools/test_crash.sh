@@ -70,7 +70,7 @@ expect 2 enum --only 99999999
 expect 2 enum --part 3 --parts 2
 expect 2 enum --set some
 expect 2 faults --only F99
-says 'cairn crash faults: --only: no fault "F99"; there are: F14'
+says 'cairn crash faults: --only: no fault "F99"; there are: F13'
 expect 2 faults F15
 
 # One seed, one run; however many workers; another seed, another.
@@ -150,8 +150,26 @@ command=$(again)
 expect_line 1 "$command"
 says "$what"
 expect 1 run "${quick[@]}" --seeds 150 --mutant c_skip_validate --keep tapes
-expect 1 replay --tape "$(grep -l '^mutant c_skip' tapes/*.tape)"
+tape=$(grep -l '^mutant c_skip' tapes/*.tape)
+expect 1 replay --tape "$tape"
 says 'the same violation as on the tape'
+# Made small and kept as a regression test: with the rule in force again it passes, as such.
+mkdir kept
+expect 1 shrink --tape "$tape" --keep kept --out small.tape --runs 400
+cmp small.tape kept/c_skip_validate-*.tape || fail "not kept: $out"
+expect 1 replay --tape kept/c_skip_validate-*.tape
+says 'the same violation as on the tape' 'not asked for 0'
+expect 0 replay --mended --tape kept/c_skip_validate-*.tape --json
+[ "$(value verdict)" = pass ] && [ "$(value tape_choices)" -gt 0 ] || fail "$out"
+rm -r kept small.tape
+# What is no violation: the harness cannot make such pools.
+expect 2 replay --seed 1 --setup 'ops=2 chunks=1'
+says 'inconclusive   format: CAIRN_E_CONFIG' 'violations     0'
+expect 0 replay --seed 1 --diff-unseed --timeline steps.json
+grep -q '"actors"' steps.json || fail "no timeline"
+rm steps.json
+expect 0 enum --set rings --list
+says ' 2206 put a | delete a | put a; keys a@1; log 0 bytes'
 expect 0 mutants --list
 says 'n_no_fence'
 expect 0 mutants --json

@@ -33,7 +33,12 @@ struct job {
 
 static int open_ctx(const struct job *job, struct cairn **ret_cluster, struct cairn_ctx **ret_ctx)
 {
-    static const struct cairn_options options = {sizeof(options), 2000, 10000, 16};
+    static const struct cairn_options options = {
+        .size = sizeof(options),
+        .connect_timeout_ms = 2000,
+        .op_timeout_ms = 10000,
+        .cache_entries = 16,
+    };
 
     if (cairn_open(job->cluster->config, &options, ret_cluster) == 0 &&
         cairn_ctx_open(*ret_cluster, ret_ctx) == 0)

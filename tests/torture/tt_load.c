@@ -405,7 +405,12 @@ static void *run_client(void *arg)
 
 int tt_run_load(void *arg)
 {
-    static const struct cairn_options options = {sizeof(options), 1000, 2000, 1u << 12};
+    static const struct cairn_options options = {
+        .size = sizeof(options),
+        .connect_timeout_ms = 1000,
+        .op_timeout_ms = 2000,
+        .cache_entries = 1u << 12,
+    };
     const struct tt_load *load = arg;
     struct thread_arg thread[16];
     struct cairn *cluster;

@@ -11,9 +11,9 @@
 /* As given; NULL and 0: not given. */
 struct cr_args {
     const char *seed_text, *time_text, *mode, *workload, *faults, *html, *keep, *mutant, *setup;
-    const char *tape, *build, *out;
+    const char *tape, *build, *out, *timeline;
     uint64_t seeds, jobs, depth;
-    bool json, keep_going, force, verbose;
+    bool json, keep_going, force, mended, diff, verbose;
     /* from the texts */
     uint64_t seed;  /* 1 when not given */
     double seconds; /* 0 when not given */

@@ -139,15 +139,27 @@ static int check(const struct tl_command *self, struct closed *p, const char *se
     return rc;
 }
 
+static int list(const struct closed *p)
+{
+    char text[300];
+
+    for (uint32_t i = p->first; i < p->first + p->count; i++)
+        if (cr_enum_describe(i, text, sizeof(text)))
+            printf("%6u %s\n", i, text);
+    return TL_OK;
+}
+
 static int run(const struct tl_command *self, int argc, char **argv)
 {
     struct cr_args a = {.depth = 2};
     struct closed p = {.args = &a, .only = NO_CASE, .parts = 1};
     const char *set = "all";
+    bool only_list = false;
     char again[CR_TEXT_MAX];
     const struct tl_option options[] = {
         {.name = "set", .arg = "NAME", .help = "all (default), singles, pairs or rings",
             .text = &set},
+        {.name = "list", .help = "only list them, with what each does", .flag = &only_list},
         {.name = "only", .arg = "N", .help = "only this case", .number = &p.only, .min = 0,
             .max = UINT32_MAX - 1},
         {.name = "part", .arg = "N", .help = "with --parts: every parts-th case, from N on",
@@ -185,6 +197,8 @@ static int run(const struct tl_command *self, int argc, char **argv)
         rc = cr_answer_check(self, &a);
     if (rc == -1)
         rc = check(self, &p, set);
+    if (rc == -1 && only_list)
+        return list(&p);
     if (rc == -1)
         rc = cr_args_mutant(self, a.mutant, false);
     if (rc != -1)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * cr_cmd_mutants.c: `cairn crash mutants`: breaks one rule of Cairn after the other and says how
- * long each took to be noticed. A survivor is a hole in the harness. The control comes last: where
- * the platform loses what the one-sided method writes, the harness must see lost data.
+ * long each took to be noticed. A survivor is a hole in the harness. A process that dies of
+ * anything but an assertion of the product is no kill: the verdict is inconclusive then. The
+ * control comes last: where the platform loses what the one-sided method writes, the harness must
+ * see lost data.
  */
 #include <inttypes.h>
 
@@ -22,6 +24,7 @@ struct tally {
     const struct cr_args *args;
     /* by mutant */
     uint32_t mutants, killed, survivors;
+    uint32_t lost; /* aims, of whatever */
     uint64_t median, states; /* of those that were killed; of all */
     bool control;            /* it lost data */
 };
@@ -46,7 +49,7 @@ static void run_aim(void *arg, uint64_t item, struct cr_note *note, void *result
     cr_aim_kill(aim_at(t, (uint32_t)item), seeds, &note->beats, result);
 }
 
-/* A process that dies is a bug that was noticed; of the control only lost data counts. */
+/* Of the control only lost data counts. */
 static void on_death(
     void *arg, uint64_t item, const struct cr_note *note, const char *how, bool stuck, void *result)
 {
@@ -54,10 +57,13 @@ static void on_death(
     struct cr_kill *kill = result;
 
     (void)stuck;
-    kill->killed = item < t->count;
+    cr_kill_by_death(how, kill);
+    if (item == t->count) {
+        kill->killed = false;
+        kill->lost = true;
+    }
     kill->states = note->beats;
     kill->seed = note->beats;
-    (void)snprintf(kill->how, sizeof(kill->how), "%.255s", how);
 }
 
 static bool on_result(void *arg, uint64_t item, const void *result)
@@ -98,8 +104,10 @@ static void add_up(struct tally *t)
 {
     uint64_t states[CN_MUTANT_COUNT] = {0};
 
-    for (uint32_t i = 0; i < t->done; i++)
+    for (uint32_t i = 0; i < t->done; i++) {
         t->states += t->kill[i].states;
+        t->lost += t->kill[i].lost;
+    }
     for (int m = 1; m < CN_MUTANT_COUNT; m++) {
         uint64_t n = fewest(t, m);
         t->mutants++;
@@ -115,7 +123,7 @@ static void add_up(struct tally *t)
 
 static uint32_t verdict_of(const struct tally *t, bool interrupted)
 {
-    if (interrupted)
+    if (interrupted || t->lost != 0)
         return CR_INCONCLUSIVE;
     if (t->survivors != 0 || !t->control)
         return CR_VIOLATION;
@@ -150,8 +158,11 @@ static void print_row(const struct tally *t, uint32_t at)
     printf("%-28s %-10s ", aim_name(t, at), way_names[aim->way]);
     printf("%8" PRIu64 "  %s\n", k->states,
         k->unsound  ? "UNSOUND: the same run fails with the rule in force"
+        : k->lost   ? "NOT KNOWN: the harness failed"
         : k->killed ? k->how
                     : "SURVIVES");
+    if (k->lost)
+        printf("    %s\n", k->how);
     if (t->args->verbose && replay_of(aim, k, replay)[0] != '\0')
         printf("    again: %s\n", replay);
 }
@@ -176,7 +187,8 @@ static json_t *row_json(const struct tally *t, uint32_t at)
         way_names[aim->way], "killed", k->killed && !k->unsound, "states", (json_int_t)k->states,
         "how", "", "replay", replay_of(aim, k, replay));
 
-    (void)json_object_set_new(o, "how", json_string(k->how));
+    (void)json_object_set_new(o, "how", json_string_nocheck(k->how));
+    (void)json_object_set_new(o, "lost", json_boolean(k->lost));
     (void)json_object_set_new(o, "unit", aim->unit != NULL ? json_string(aim->unit) : json_null());
     return o;
 }
@@ -187,11 +199,11 @@ static json_t *table_json(const struct tally *t, uint32_t verdict, const char *a
 
     for (uint32_t i = 0; i < t->done; i++)
         (void)json_array_append_new(rows, row_json(t, i));
-    return json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:b, s:s, s:s, s:o}", "verdict",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:b, s:s, s:s, s:o}", "verdict",
         cr_verdict_name(verdict), "mutants", t->mutants, "killed", t->killed,
-        "survivors", t->survivors, "median_states", (json_int_t)t->median, "states",
-        (json_int_t)t->states, "control", t->control, "build", cr_build_id(), "replay", again,
-        "table", rows);
+        "survivors", t->survivors, "lost", t->lost, "median_states", (json_int_t)t->median,
+        "states", (json_int_t)t->states, "control", t->control, "build", cr_build_id(), "replay",
+        again, "table", rows);
 }
 
 static int list(void)

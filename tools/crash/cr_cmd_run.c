@@ -85,7 +85,7 @@ static int campaign(const struct tl_command *self, struct cr_args *a, const stru
 static int run(const struct tl_command *self, int argc, char **argv)
 {
     struct cr_args a = {.depth = 1};
-    struct cr_setup setup = {.ops = CR_CAMPAIGN_OPS, .faults = CR_FAULTS_ALL};
+    struct cr_setup setup = CR_CAMPAIGN_SETUP;
     const struct tl_option options[] = {
         CR_OPTION_SEED(a),
         {.name = "seeds", .arg = "N", .help = "so many seeds (default: what the time allows)",

@@ -6,21 +6,23 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "tools/crash/cr_answer.h"
-#include "tools/crash/campaign/cr_build.h"
 #include "tools/crash/cr_open.h"
+#include "tools/crash/tell/cr_regress.h"
 #include "tools/crash/tell/cr_shrink.h"
 #include "tools/crash/tell/cr_timeline_tell.h"
 
 struct shrink {
-    const struct cr_args *args;
-    struct cr_opened opened;
+    struct cr_alone alone;
     uint64_t runs_max;
     const char *out;
     double said_at;
     struct cr_note *note;
-    struct cr_report *report;
 };
+
+static struct shrink *of(struct cr_alone *alone)
+{
+    return (struct shrink *)(void *)alone; /* its first member */
+}
 
 /* ---- in the worker ---- */
 
@@ -51,10 +53,18 @@ static void write_tape(
 {
     struct cr_tape_file tape = {.seed = r->seed, .calm_rest = true, .choice = r->choice,
         .count = r->choice_count};
+    char name[96];
 
-    cr_open_head(&s->opened, &r->setup, r->failure, &tape);
+    cr_open_head(&s->alone.opened, &r->setup, r->failure, &tape);
     if (cr_tape_write(s->out, &tape) != 0)
         cr_report_doubt(report, "%s", cairn_last_error());
+    if (s->alone.args.keep == NULL)
+        return;
+    const char *of_what = s->alone.opened.mutant;
+    (void)snprintf(name, sizeof(name), "%.60s-%" PRIu64, of_what != NULL ? of_what : "run",
+        s->alone.opened.seed);
+    if (cr_regress_write(s->alone.args.keep, name, &tape) != 0)
+        cr_report_doubt(report, "--keep: %s", cairn_last_error());
 }
 
 /* The result once more, told. */
@@ -71,19 +81,16 @@ static void tell(const struct cr_shrink_result *r)
     sim_free(again);
 }
 
-static void shrink_it(void *arg, uint64_t item, struct cr_note *note, void *result)
+static void shrink_it(struct cr_alone *alone, struct cr_note *note, struct cr_report *report)
 {
-    struct shrink *s = arg;
-    struct cr_report *report = result;
+    struct shrink *s = of(alone);
     struct cr_shrink_result r;
-    struct cr_shrink_options options = {.setup = &s->opened.setup, .seed = s->opened.seed,
-        .runs_max = (uint32_t)s->runs_max, .seconds = s->args->seconds, .progress = on_progress,
+    struct cr_shrink_options options = {.setup = &alone->opened.setup, .seed = alone->opened.seed,
+        .runs_max = (uint32_t)s->runs_max, .seconds = alone->args.seconds, .progress = on_progress,
         .arg = s};
     char replay[CR_TEXT_MAX];
 
-    (void)item;
     s->note = note;
-    cr_report_init(report);
     cr_shrink(&options, &r);
     if (!r.reproduced) {
         cr_report_doubt(report, "the run does not fail: there is nothing to shrink");
@@ -95,9 +102,14 @@ static void shrink_it(void *arg, uint64_t item, struct cr_note *note, void *resu
     if (!r.verified)
         cr_report_doubt(report, "the result did not run the same way twice");
     write_tape(s, &r, report);
-    (void)snprintf(replay, sizeof(replay), "cairn crash replay --tape %.900s --verbose", s->out);
+    (void)snprintf(replay, sizeof(replay), "cairn crash replay --verbose --tape");
+    cr_word_append(replay, sizeof(replay), s->out);
+    if (alone->args.workload != NULL) {
+        cr_word_append(replay, sizeof(replay), "--workload");
+        cr_word_append(replay, sizeof(replay), alone->args.workload);
+    }
     cr_report_fail(report, r.seed, r.failure, replay);
-    if (!s->args->json) {
+    if (!alone->args.json) {
         tell(&r);
         print_size("before", &r.before);
         print_size("after", &r.after);
@@ -107,82 +119,31 @@ static void shrink_it(void *arg, uint64_t item, struct cr_note *note, void *resu
     cr_shrink_release(&r);
 }
 
-static void on_death(
-    void *arg, uint64_t item, const struct cr_note *note, const char *how, bool stuck, void *result)
+static void on_death(struct cr_report *report, const char *how)
 {
-    (void)arg;
-    (void)item;
-    (void)note;
-    (void)stuck;
-    cr_report_init(result);
-    cr_report_doubt(result, "%s: such a run cannot be shrunk", how);
+    cr_report_doubt(report, "%s: such a run cannot be shrunk", how);
 }
 
-static bool on_result(void *arg, uint64_t item, const void *result)
-{
-    struct shrink *s = arg;
-
-    (void)item;
-    cr_report_add(s->report, result);
-    return true;
-}
-
-/* ---- the command ---- */
-
-static int shrink(const struct tl_command *self, struct shrink *s)
-{
-    const struct cr_args *a = s->args;
-    struct cr_jobs jobs = {.jobs = 1, .items = 1, .result_size = sizeof(struct cr_report),
-        .talk = true, .patient = true, .run = shrink_it, .died = on_death, .add = on_result,
-        .arg = s};
-    char again[CR_TEXT_MAX];
-    double begun = cr_seconds();
-
-    (void)cr_args_line(again, sizeof(again));
-    cr_report_init(s->report);
-    cr_answer_begin(a, cr_mode_name(&s->opened.setup), again);
-    cr_jobs_catch_signals();
-    int rc = cr_jobs_run(&jobs);
-    if (rc != 0)
-        return tl_cairn_error(self, rc, a->json);
-    s->report->seed = a->seed;
-    (void)snprintf(
-        s->report->mode, sizeof(s->report->mode), "%s", cr_mode_name(&s->opened.setup));
-    s->report->seconds = cr_seconds() - begun;
-    cr_report_close(s->report);
-    /* A small run that fails is what was asked for; the exit code tells the violation all the
-     * same. */
-    return cr_answer_report(self, a, s->report, NULL, again);
-}
-
+/* A small run that fails is what was asked for; the exit code tells the violation all the same. */
 static int run(const struct tl_command *self, int argc, char **argv)
 {
-    struct cr_args a = {0};
-    struct shrink s = {.args = &a, .out = "small.tape"};
+    struct shrink s = {.alone = {.talk = true, .patient = true, .run = shrink_it,
+        .died = on_death}, .out = "small.tape"};
+    struct cr_args *a = &s.alone.args;
     const struct tl_option options[] = {
-        CR_OPTIONS_OPEN(a),
+        CR_OPTIONS_OPEN(*a),
         {.name = "out", .arg = "FILE", .help = "the small tape (default small.tape)",
             .text = &s.out},
+        {.name = "keep", .arg = "DIR", .help = "keep it there too, as a regression test: see "
+                                               "`replay --mended`", .text = &a->keep},
         {.name = "runs", .arg = "N", .help = "at most so many runs (6000)", .number = &s.runs_max,
             .min = 1, .max = 100000000},
-        CR_OPTION_TIME(a),
-        CR_OPTION_JSON(a),
+        CR_OPTION_TIME(*a),
+        CR_OPTION_JSON(*a),
         {.name = NULL},
     };
-    int first, rc = tl_parse(self, options, argc, argv, 0, 0, &first);
 
-    if (rc == -1)
-        rc = cr_args_check(self, &a);
-    if (rc == -1)
-        rc = cr_open(self, &a, &s.opened);
-    if (rc != -1)
-        return rc;
-    a.seed = s.opened.seed;
-    s.report = malloc(sizeof(*s.report));
-    rc = s.report != NULL ? shrink(self, &s) : tl_error(self, "no memory");
-    free(s.report);
-    cr_open_release(&s.opened);
-    return rc;
+    return cr_open_run(self, options, argc, argv, &s.alone);
 }
 
 const struct tl_command cr_cmd_shrink = {

@@ -12,7 +12,7 @@
 
 static int check_build(const struct tl_command *self, const struct cr_args *a, const char *build)
 {
-    if (build == NULL || a->force || strcmp(build, cr_build_id()) == 0)
+    if (build == NULL || a->force || a->mended || strcmp(build, cr_build_id()) == 0)
         return -1;
     return tl_error(self,
         "it was made by build %.40s, and this is build %s: the same seed is another run here.\n"
@@ -29,7 +29,7 @@ static int take_tape(const struct tl_command *self, const struct cr_args *a, str
         return tl_error(self, "%s", cairn_last_error());
     o->has_tape = true;
     o->seed = o->tape.seed;
-    if (strcmp(o->tape.mutant, "none") != 0)
+    if (strcmp(o->tape.mutant, "none") != 0 && !a->mended) /* all rules are in force again */
         o->mutant = o->tape.mutant;
     if (strchr(o->tape.workload, '/') != NULL || strstr(o->tape.workload, ".so") != NULL) {
         /* It is a program, and a tape may come from anywhere. */
@@ -50,7 +50,7 @@ static int take_setup(const struct tl_command *self, const struct cr_args *a, st
     const char *text = o->has_tape ? o->tape.setup : a->setup;
     int rc = 0;
 
-    o->setup = (struct cr_setup){.ops = CR_CAMPAIGN_OPS, .faults = CR_FAULTS_ALL};
+    o->setup = (struct cr_setup)CR_CAMPAIGN_SETUP;
     if (text != NULL)
         rc = cr_setup_parse(text, &o->setup);
     if (rc == 0 && o->workload != NULL)
@@ -64,7 +64,8 @@ static int take_setup(const struct tl_command *self, const struct cr_args *a, st
     return cr_args_setup(self, a, &o->setup);
 }
 
-int cr_open(const struct tl_command *self, const struct cr_args *a, struct cr_opened *ret)
+/* -1: go on, and then release it. */
+static int open_it(const struct tl_command *self, const struct cr_args *a, struct cr_opened *ret)
 {
     if ((a->tape == NULL) == (a->seed_text == NULL))
         return tl_error(
@@ -81,13 +82,98 @@ int cr_open(const struct tl_command *self, const struct cr_args *a, struct cr_op
     if (rc == -1)
         rc = take_setup(self, a, ret);
     if (rc != -1)
-        cr_open_release(ret);
+        cr_tape_release(&ret->tape);
     return rc;
 }
 
-void cr_open_release(struct cr_opened *opened)
+/* ---- the frame ---- */
+
+static void run_it(void *arg, uint64_t item, struct cr_note *note, void *result)
 {
-    cr_tape_release(&opened->tape);
+    struct cr_alone *alone = arg;
+
+    (void)item;
+    cr_report_init(result);
+    alone->run(alone, note, result);
+}
+
+static void on_death(
+    void *arg, uint64_t item, const struct cr_note *note, const char *how, bool stuck, void *result)
+{
+    const struct cr_alone *alone = arg;
+    struct cr_report *report = result;
+
+    (void)item;
+    (void)stuck;
+    cr_report_init(report);
+    if (alone->died != NULL) {
+        alone->died(report, how);
+        return;
+    }
+    report->seeds = 1;
+    cr_report_fail(report, note->seed, how, note->replay);
+}
+
+static bool on_result(void *arg, uint64_t item, const void *result)
+{
+    const struct cr_alone *alone = arg;
+
+    (void)item;
+    cr_report_add(alone->report, result);
+    return true;
+}
+
+static int work(const struct tl_command *self, struct cr_alone *alone)
+{
+    const struct cr_args *a = &alone->args;
+    const struct cr_opened *o = &alone->opened;
+    const char *mode = cr_mode_name(&o->setup);
+    struct cr_report *report = alone->report;
+    struct cr_jobs jobs = {.jobs = 1, .items = 1, .result_size = sizeof(*report),
+        .talk = alone->talk || a->diff || (a->verbose && !a->json),
+        .patient = alone->patient, .run = run_it, .died = on_death, .add = on_result, .arg = alone};
+    char again[CR_TEXT_MAX];
+    double begun = cr_seconds();
+
+    (void)cr_args_line(again, sizeof(again));
+    cr_report_init(report);
+    cr_answer_begin(a, mode, again);
+    cr_jobs_catch_signals();
+    int rc = cr_jobs_run(&jobs);
+    if (rc != 0)
+        return tl_cairn_error(self, rc, a->json);
+    if (jobs.interrupted && report->violations == 0)
+        cr_report_doubt(report, "interrupted");
+    if (alone->judge != NULL)
+        alone->judge(alone);
+    report->seed = o->seed;
+    (void)snprintf(report->mode, sizeof(report->mode), "%s", mode);
+    if (o->workload != NULL)
+        (void)snprintf(report->workload, sizeof(report->workload), "%s", o->workload);
+    report->seconds = cr_seconds() - begun;
+    cr_report_close(report);
+    return cr_answer_report(self, a, report, alone->page ? &o->setup : NULL, again);
+}
+
+int cr_open_run(const struct tl_command *self, const struct tl_option *options, int argc,
+    char **argv, struct cr_alone *alone)
+{
+    int first, rc = tl_parse(self, options, argc, argv, 0, 0, &first);
+
+    if (rc == -1)
+        rc = cr_args_check(self, &alone->args);
+    if (rc == -1)
+        rc = cr_answer_check(self, &alone->args);
+    if (rc == -1)
+        rc = open_it(self, &alone->args, &alone->opened);
+    if (rc != -1)
+        return rc;
+    alone->args.seed = alone->opened.seed;
+    alone->report = malloc(sizeof(*alone->report));
+    rc = alone->report != NULL ? work(self, alone) : tl_error(self, "no memory");
+    free(alone->report);
+    cr_tape_release(&alone->opened.tape);
+    return rc;
 }
 
 void cr_open_head(const struct cr_opened *o, const struct cr_setup *setup, const char *failure,

@@ -120,6 +120,7 @@ struct sim {
     uint32_t step_yield;   /* a named step yields once in so many; 0: never */
     bool stop;
     bool failed;
+    bool unable; /* failed, and by the harness: sim_unable() */
     char failure[1024];
     char failure_class[SIM_CLASS_MAX]; /* which invariant: the same for all texts of one kind */
     bool verbose;
@@ -160,6 +161,9 @@ uint64_t sim_delay(struct sim *sim, const char *label);
 /* The first failure is kept; the run stops. Its class is made of the format: the words before the
  * first colon. A format that says nothing itself gives it of the text, without numbers. */
 void sim_fail(struct sim *sim, const char *format, ...) CN_PRINTF(2, 3);
+/* The run is given up because the harness cannot do what it is to do: nothing is said of the code
+ * under test. */
+void sim_unable(struct sim *sim, const char *format, ...) CN_PRINTF(2, 3);
 static inline bool sim_is_watched(const struct sim *sim)
 {
     return CN_UNLIKELY(sim->verbose || sim->watch != NULL);

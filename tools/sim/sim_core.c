@@ -94,6 +94,18 @@ static void make_class(char class_[SIM_CLASS_MAX], const char *text, bool format
     class_[n] = '\0';
 }
 
+CN_PRINTF(2, 0)
+static void end_failed(struct sim *sim, const char *format, va_list args)
+{
+    sim->failed = true;
+    vsnprintf(sim->failure, sizeof(sim->failure), format, args);
+    make_class(sim->failure_class, format, true);
+    if (sim->failure_class[0] == '\0')
+        make_class(sim->failure_class, sim->failure, false);
+    sim_tell(sim, NULL, (struct sim_moment){.kind = SIM_MOMENT_VIOLATION}, "%s: %s",
+        sim->unable ? "GIVEN UP" : "VIOLATION", sim->failure);
+}
+
 void sim_fail(struct sim *sim, const char *format, ...)
 {
     va_list args;
@@ -101,15 +113,22 @@ void sim_fail(struct sim *sim, const char *format, ...)
     sim->stop = true;
     if (sim->failed)
         return;
-    sim->failed = true;
     va_start(args, format);
-    vsnprintf(sim->failure, sizeof(sim->failure), format, args);
+    end_failed(sim, format, args);
     va_end(args);
-    make_class(sim->failure_class, format, true);
-    if (sim->failure_class[0] == '\0')
-        make_class(sim->failure_class, sim->failure, false);
-    sim_tell(sim, NULL, (struct sim_moment){.kind = SIM_MOMENT_VIOLATION}, "VIOLATION: %s",
-        sim->failure);
+}
+
+void sim_unable(struct sim *sim, const char *format, ...)
+{
+    va_list args;
+
+    sim->stop = true;
+    if (sim->failed)
+        return;
+    sim->unable = true;
+    va_start(args, format);
+    end_failed(sim, format, args);
+    va_end(args);
 }
 
 /* ---- actors ---- */
@@ -411,7 +430,8 @@ struct sim_actor *sim_actor_new(struct sim *sim, enum sim_role role, const char 
     actor->main = main;
     actor->abandon = abandon;
     actor->arg = arg;
-    actor->env = (struct cn_env){actor, env_now, env_wall, env_random, env_step, env_log};
+    actor->env = (struct cn_env){.arg = actor, .now_ns = env_now, .wall_s = env_wall,
+        .random = env_random, .step = env_step, .log = env_log};
     sim_random_seed(&actor->random, sim->tape.seed ^ cn_mix64(actor->id + 1));
     return actor;
 }
@@ -451,7 +471,8 @@ void sim_init(struct sim *sim, uint64_t seed, bool record)
     sim_heap_setup();
     sim_tape_init(&sim->tape, seed, record);
     sim->tape.who = SIM_WHO_NOBODY;
-    sim->env = (struct cn_env){sim, sim_env_now, sim_env_wall, sim_env_random, NULL, NULL};
+    sim->env = (struct cn_env){.arg = sim, .now_ns = sim_env_now, .wall_s = sim_env_wall,
+        .random = sim_env_random};
     sim_random_seed(&sim->random, seed ^ UINT64_C(0x5eed));
     sim->now = SIM_MS; /* time 0 is suspicious */
     sim->jitter = 1;

@@ -60,8 +60,11 @@ static int ep_open(struct rd_fabric *base, const struct rd_ep_config *config, st
 {
     struct sim_fabric *fabric = (struct sim_fabric *)(void *)base;
     struct sim *sim = fabric->sim;
-    struct sim_ep *ep = sim_calloc(1, sizeof(*ep));
+    int rc = sim_call(sim, SIM_CALL_EP_OPEN);
 
+    if (rc != 0)
+        return rc;
+    struct sim_ep *ep = sim_calloc(1, sizeof(*ep));
     CAIRN_ASSERT(sim->running != NULL);
     ep->base.ops = &sim_rd_ops;
     ep->sim = sim;
@@ -157,8 +160,10 @@ static uint32_t ep_poll(struct rd_ep *base, struct rd_event *events, uint32_t ma
             ((struct sim_conn *)(void *)n->event.conn)->up = true;
         if (n->event.type == RD_EV_COMPLETION)
             ep->counters.completions++;
-        if (n->event.type == RD_EV_MESSAGE)
+        if (n->event.type == RD_EV_MESSAGE) {
             ep->counters.messages_received++;
+            ((struct sim_conn *)(void *)n->event.conn)->unread--;
+        }
     }
     return count;
 }
@@ -191,10 +196,19 @@ static void ep_wake(struct rd_ep *ep)
     sim_bell(ep_of(ep));
 }
 
+static int ep_fd(struct rd_ep *base)
+{
+    (void)base;
+    return cn_fail(CAIRN_E_FABRIC, "a modelled endpoint has no descriptor");
+}
+
 static int ep_listen(struct rd_ep *base, const char *address)
 {
     struct sim_ep *ep = ep_of(base);
+    int rc = sim_call(ep->sim, SIM_CALL_LISTEN);
 
+    if (rc != 0)
+        return rc;
     for (struct sim_ep *other = ep->sim->fabric->eps; other != NULL; other = other->next)
         if (strcmp(other->address, address) == 0)
             return cn_fail(-EADDRINUSE, "%s: in use", address);
@@ -220,8 +234,11 @@ static int region_new(struct rd_ep *base, const struct rd_memory *memory, unsign
     struct rd_region **ret_region)
 {
     struct sim_ep *ep = ep_of(base);
-    struct sim_region *r = sim_calloc(1, sizeof(*r));
+    int rc = sim_call(ep->sim, SIM_CALL_REGION);
 
+    if (rc != 0)
+        return rc;
+    struct sim_region *r = sim_calloc(1, sizeof(*r));
     r->base.ops = &sim_rd_ops;
     r->base.pool_off = memory->pool_off;
     r->base.size = memory->size;
@@ -262,7 +279,10 @@ static void region_delete(struct rd_region *base)
 static int ring_revoke(struct rd_region *base, bool *ret_busy)
 {
     struct sim_region *r = (struct sim_region *)(void *)base;
+    int rc = sim_call(r->ep->sim, SIM_CALL_REVOKE);
 
+    if (rc != 0)
+        return rc;
     /* Of earlier lives too: by memory, not by region. The ring is granted last. */
     for (struct sim_link *link = r->ep->sim->fabric->links; link != NULL; link = link->next) {
         if (link->ring == 0)
@@ -282,7 +302,10 @@ static int ring_rearm(struct rd_region *base)
 {
     struct sim_region *r = (struct sim_region *)(void *)base;
     struct sim *sim = r->ep->sim;
+    int rc = sim_call(sim, SIM_CALL_REARM);
 
+    if (rc != 0)
+        return rc;
     if (!sim->calm && r->revoked && sim_chance(sim, "rearm-fails", 1, 64))
         return cn_fail(CAIRN_E_MEMLOCK, "the ring cannot be registered again");
     r->revoked = false;
@@ -362,7 +385,11 @@ static int post_message(struct rd_conn *base, const void *message, uint32_t size
         return cn_fail(CAIRN_E_STATE, "the connection is not up yet");
     if (link->fenced && conn->passive)
         return cn_fail(CAIRN_E_FENCED, "this node has fenced the connection");
-    if (!link->sim->calm && sim_chance(link->sim, "send-again", 1, 64))
+    int rc = sim_call_on(link, SIM_CALL_SEND);
+    if (rc != 0)
+        return rc;
+    if ((link->end[to] != NULL && link->end[to]->unread >= SIM_UNREAD_MAX) ||
+        (!link->sim->calm && sim_chance(link->sim, "send-again", 1, 64)))
         return cn_fail(CAIRN_E_AGAIN, "the peer does not keep up with our messages");
     ((struct sim_ep *)(void *)conn->base.ep)->counters.messages_sent++;
     sim_trace(link->sim, "message of %u bytes on link %u to %s%s", size, link->id,
@@ -372,6 +399,7 @@ static int post_message(struct rd_conn *base, const void *message, uint32_t size
         fabric->on_message(fabric->on_message_arg, link->actor[1 - to], message, size);
     if (link->dying || link->end[to] == NULL)
         return 0; /* lost */
+    link->end[to]->unread++;
     struct sim_notice *n = sim_notice_new(RD_EV_MESSAGE, 0, message, size);
     *link->message_last[to] = n;
     link->message_last[to] = &n->next;
@@ -390,6 +418,7 @@ const struct rd_ops sim_rd_ops = {
     .ep_arm = ep_arm,
     .ep_sleep = ep_sleep,
     .ep_wake = ep_wake,
+    .ep_fd = ep_fd,
     .listen = ep_listen,
     .region_new = region_new,
     .region_delete = region_delete,

@@ -13,6 +13,7 @@
 #include "tools/sim/sim_pmem.h"
 
 #define SIM_PIECES_MAX 8u
+#define SIM_UNREAD_MAX 128u /* of a connection: then sends fail for a while */
 #define SIM_LANES_MAX 8u
 
 /* The queues of a link: what goes to the ring (writes, flushes, marks); answers of the node's CPU;
@@ -60,6 +61,7 @@ struct sim_conn {
     struct sim_link *link; /* NULL: detached by a crash */
     struct sim_conn *next; /* of the endpoint */
     bool up; /* its user has seen RD_EV_UP */
+    uint32_t unread; /* messages that wait to be polled */
     bool passive, told; /* told: the DOWN event was queued; posts fail from then on */
     int told_status;
 };
@@ -153,6 +155,32 @@ struct sim_request { /* of a work request, for who watches */
     const struct sim_actor *actor;
 };
 
+/* Calls that can be made to fail: sim_fabric_fail.c. The last two: what the node asks of its own
+ * memory completes with an error, or never. */
+enum sim_call {
+    SIM_CALL_NONE,
+    SIM_CALL_EP_OPEN,
+    SIM_CALL_LISTEN,
+    SIM_CALL_REGION,
+    SIM_CALL_ACCEPT,
+    SIM_CALL_REJECT,
+    SIM_CALL_FENCE,
+    SIM_CALL_REVOKE,
+    SIM_CALL_REARM,
+    SIM_CALL_CONNECT,
+    SIM_CALL_LOOPBACK,
+    SIM_CALL_SEND,
+    SIM_CALL_LOOP_POST,
+    SIM_CALL_LOOP_ERROR,
+    SIM_CALL_LOOP_SILENT,
+    SIM_CALL_COUNT
+};
+struct sim_failure { /* of an actor: its call number `at`, from 1, of a kind; NONE: none */
+    enum sim_call call, then; /* then: the next one of that kind behind it */
+    uint64_t at, made;
+    bool hit;
+};
+
 struct sim_fabric {
     struct rd_fabric base;
     struct sim *sim;
@@ -180,6 +208,7 @@ struct sim_fabric {
     void (*on_message)(
         void *arg, const struct sim_actor *from, const void *message, uint32_t size);
     void *on_message_arg;
+    struct sim_failure failure[SIM_ACTORS_MAX];
     uint64_t ops[SIM_BELL + 1], flushes_served, cas_served;
     uint32_t request_count;
     struct sim_request *request; /* all of them, by number; only while somebody watches */
@@ -214,7 +243,14 @@ void sim_tell_dropped(const struct sim_link *link);
 /* A flush is about to make the link's earlier writes durable. */
 void sim_tell_flushed(const struct sim_link *link, const struct sim_wr *flush);
 
+const char *sim_call_name(enum sim_call call);
+
 /* ---- between the fabric's files ---- */
+/* The running actor makes this call: is it the one that is to fail? */
+bool sim_call_hits(struct sim *sim, enum sim_call call);
+/* 0, or the error that it fails with; the link that it was made on is lost then. */
+int sim_call(struct sim *sim, enum sim_call call);
+int sim_call_on(struct sim_link *link, enum sim_call call);
 void sim_link_release(struct sim_link *link);
 void sim_link_kick(struct sim_link *link);
 void sim_queue_kick(struct sim_link *link, uint32_t which);

@@ -173,6 +173,8 @@ static void tell_down(struct sim_conn *conn, int status, const void *data, uint3
         orphan_all(conn->link, true);
     struct sim_notice *n = sim_notice_new(RD_EV_DOWN, status, data, size);
     n->event.conn = &conn->base;
+    if (conn->passive && status == CAIRN_E_NODE_DOWN)
+        n->event.text = "the modelled connection broke"; /* as a device would say it */
     sim_notice_push(ep_of(conn), n);
 }
 
@@ -279,6 +281,9 @@ int sim_fence(struct rd_conn *base)
     struct sim_link *link = conn->link;
 
     CAIRN_ASSERT(conn->passive && link != NULL);
+    int rc = sim_call(link->sim, SIM_CALL_FENCE);
+    if (rc != 0)
+        return rc;
     cut(link);
     link->fenced = true;
     for (struct sim_region *r = ep_of(conn)->regions; r != NULL; r = r->next)
@@ -316,10 +321,10 @@ void sim_conn_delete(struct rd_conn *base)
 
     if (link != NULL) {
         link->users++;
-        if (conn->passive)
-            cut(link);
-        else
+        if (!conn->passive)
             orphan_all(link, false);
+        if (conn->passive || link->loop) /* of a loopback both ends go: nothing is left of it */
+            cut(link);
         link->end[conn->passive] = NULL;
         sim_link_release(link);
         sim_link_break(link, CAIRN_E_NODE_DOWN, CAIRN_E_NODE_DOWN);
@@ -397,6 +402,9 @@ int sim_connect(struct rd_ep *base, const char *address, const void *hello, uint
     CAIRN_ASSERT(size <= RD_HELLO_SIZE_MAX);
     if (ep->conn_count >= ep->connections_max)
         return cn_fail(CAIRN_E_LIMIT, "too many connections");
+    int rc = sim_call(sim, SIM_CALL_CONNECT);
+    if (rc != 0)
+        return rc;
     struct sim_link *link = link_new(sim);
     struct sim_conn *conn = conn_new(ep, link, 0);
     snprintf(link->address, sizeof(link->address), "%s", address);
@@ -439,9 +447,12 @@ int sim_loopback(struct rd_ep *base, struct rd_region *const *regions, uint32_t 
     struct rd_conn **ret_conn)
 {
     struct sim_ep *ep = (struct sim_ep *)(void *)base;
+    int rc = sim_call(ep->sim, SIM_CALL_LOOPBACK);
+
+    if (rc != 0)
+        return rc;
     struct sim_link *link = link_new(ep->sim);
     struct sim_conn *conn = conn_new(ep, link, 0);
-
     link->loop = true;
     link->actor[1] = ep->actor;
     link->state = SIM_LINK_UP;
@@ -500,6 +511,9 @@ int sim_accept(struct rd_conn *base, struct rd_region *const *regions, uint32_t 
     CAIRN_ASSERT(conn->passive && size <= RD_WELCOME_SIZE_MAX);
     if (conn->told)
         return cn_fail(CAIRN_E_NODE_DOWN, "the peer has gone");
+    int rc = sim_call_on(link, SIM_CALL_ACCEPT);
+    if (rc != 0)
+        return rc;
     CAIRN_ASSERT(link->state == SIM_LINK_OFFERED);
     if (ring != NULL && ((const struct sim_region *)(const void *)ring)->revoked)
         sim_fail(link->sim, "a ring is granted that was revoked and not armed again");
@@ -520,13 +534,14 @@ int sim_reject(struct rd_conn *base, const void *reason, uint32_t size)
     struct sim_link *link = conn->link;
 
     CAIRN_ASSERT(conn->passive);
+    int rc = link != NULL ? sim_call_on(link, SIM_CALL_REJECT) : 0;
     if (link != NULL) {
         if (link->end[0] != NULL && !link->dying)
             tell_down(link->end[0], CAIRN_E_FABRIC, reason, size);
         sim_link_stop(link);
     }
     conn_free(conn);
-    return 0;
+    return rc;
 }
 
 /* ---- crashes and partitions ---- */

@@ -479,6 +479,15 @@ static int check_post(struct sim_conn *conn, const struct sim_wr *wr, const stru
     return 0;
 }
 
+/* What a node has just asked of its own memory is not answered, or with an error. */
+static void fail_loop(struct sim_link *link)
+{
+    if (sim_call_hits(link->sim, SIM_CALL_LOOP_SILENT))
+        sim_link_stop(link);
+    else if (sim_call_hits(link->sim, SIM_CALL_LOOP_ERROR))
+        sim_link_break(link, CAIRN_E_NODE_DOWN, CAIRN_E_NODE_DOWN);
+}
+
 int sim_post(struct sim_conn *conn, const struct sim_wr *request)
 {
     struct sim_link *link = conn->link;
@@ -489,6 +498,11 @@ int sim_post(struct sim_conn *conn, const struct sim_wr *request)
     if (conn->told)
         return request->op == SIM_BELL ? 0 : cn_fail(conn->told_status, "the connection is down");
     CAIRN_ASSERT(conn->up && link->state == SIM_LINK_UP);
+    if (link->loop) {
+        int rc = sim_call_on(link, SIM_CALL_LOOP_POST);
+        if (rc != 0)
+            return rc;
+    }
     if (request->op != SIM_BELL) {
         int rc = check_post(conn, request, &grant);
         if (rc != 0)
@@ -520,6 +534,8 @@ int sim_post(struct sim_conn *conn, const struct sim_wr *request)
     sim_queue_kick(link, which);
     if (!link->sim->calm && sim_chance(link->sim, "post", 1, 32))
         sim_yield(link->sim, sim_delay(link->sim, "post-delay"));
+    if (link->loop)
+        fail_loop(link);
     return 0;
 }
 

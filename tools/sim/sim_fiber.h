@@ -6,15 +6,12 @@
 #ifndef SIM_FIBER_H
 #define SIM_FIBER_H
 
-#include "include/internal/cn_base.h"
+#include "include/internal/cn_fiber.h"
 
 struct sim_fiber {
-    void *sp;
-    uint8_t *stack; /* usable part; a guard page lies below */
-    void (*entry)(void *arg);
-    void *arg;
+    struct cn_fiber fiber;
+    void *stack; /* a mapping for one */
     bool done;
-    void *fake_stack; /* AddressSanitizer's */
 };
 
 void sim_fiber_init(struct sim_fiber *fiber, void (*entry)(void *arg), void *arg);

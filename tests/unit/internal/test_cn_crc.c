@@ -54,6 +54,21 @@ static void cn_crc32c__any_split__chains(void **state)
     }
 }
 
+static void cn_crc32c_behind__any_size__is_that_of_the_bytes_in_a_row(void **state)
+{
+    uint8_t row[16 + 600];
+    const struct le64 first = le64_make(0x0123456789abcdefu), second = le64_make(42);
+
+    (void)state;
+    memcpy(row, &first, 8);
+    memcpy(row + 8, &second, 8);
+    for (size_t i = 16; i < sizeof(row); i++)
+        row[i] = (uint8_t)(cn_mix64(i) >> 8);
+    for (size_t size = 0; size <= sizeof(row) - 16; size++)
+        assert_int_equal(cn_crc32c_behind(7, 0x0123456789abcdefu, 42, row + 16, size),
+            cn_crc32c(7, row, 16 + size));
+}
+
 static void cn_crc64__check_value_and_splits__as_published(void **state)
 {
     const char *digits = "123456789";
@@ -70,6 +85,7 @@ int main(void)
         cmocka_unit_test(cn_crc32c__check_value__is_the_published_one),
         cmocka_unit_test(cn_crc32c__nothing__changes_nothing),
         cmocka_unit_test(cn_crc32c__any_split__chains),
+        cmocka_unit_test(cn_crc32c_behind__any_size__is_that_of_the_bytes_in_a_row),
         cmocka_unit_test(cn_crc64__check_value_and_splits__as_published),
     };
 

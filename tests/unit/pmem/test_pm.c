@@ -101,6 +101,48 @@ static void pm_copy__unaligned_source__copies_just_the_range(void **state)
     assert_int_equal(stores, 4);
 }
 
+/* What was written back, and how: bytes of a big range. */
+#define BIG (64u * 1024)
+static uint8_t big[BIG + 64] __attribute__((aligned(64)));
+static uint64_t written_back;
+
+static void count_lines(const void *addr, size_t size)
+{
+    assert_true((const uint8_t *)addr >= big && (const uint8_t *)addr + size <= big + sizeof(big));
+    written_back += size;
+}
+
+static void drain_nothing(void)
+{
+}
+
+/* Long enough, it goes past the caches: only what does not fill a line is written back. */
+static void pm_copy_flush__any_range__copied_and_nothing_beside_it(void **state)
+{
+    static const uint64_t sizes[] = {0, 8, 64, 4096 - 8, 4096, 4096 + 72, BIG - 128};
+    static uint8_t source[BIG + 8];
+    const struct pm plain = {.base = big, .size = sizeof(big), .flush_lines = count_lines,
+        .drain = drain_nothing, .env = &env};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(source); i++)
+        source[i] = (uint8_t)(i * 7 + i / 256);
+    for (size_t s = 0; s < CN_ARRAY_SIZE(sizes); s++) {
+        for (uint64_t off = 64; off <= 128; off += 24) {
+            memset(big, 0xee, sizeof(big));
+            written_back = 0;
+            pm_copy_flush(&plain, off, source + 3, sizes[s]);
+            assert_memory_equal(big + off, source + 3, sizes[s]);
+            assert_int_equal(big[off - 1], 0xee);
+            assert_int_equal(big[off + sizes[s]], 0xee);
+            if (sizes[s] < 4096)
+                assert_int_equal(written_back, sizes[s]);
+            else if (sizes[s] > 4200)
+                assert_true(written_back < 2 * 64);
+        }
+    }
+}
+
 static void pm_zero__range__is_zero(void **state)
 {
     static const uint8_t zero[16];
@@ -171,6 +213,7 @@ int main(void)
         cmocka_unit_test_setup(pm_read__unaligned_target__reads_just_the_range, reset),
         cmocka_unit_test_setup(pm_store64__number__is_little_endian_on_media, reset),
         cmocka_unit_test_setup(pm_fence__after_flush__order_is_action_trace_step, reset),
+        cmocka_unit_test(pm_copy_flush__any_range__copied_and_nothing_beside_it),
         cmocka_unit_test(pm_word_value__inputs__all_matter_and_never_zero),
     };
 

@@ -375,10 +375,60 @@ static void pm_record_peek__random_lines__never_beyond_the_room(void **state)
     assert_true(taken > 100);
 }
 
+/* By what it says itself; never of the place's own record, whatever else is wrong with it. */
+static void pm_record_is_elsewhere__other_epoch_slot_sequence__true(void **state)
+{
+    struct copy c = make(PM_RECORD_TX);
+    const size_t own = PARTICIPANT_OFF;
+
+    (void)state;
+    assert_false(pm_record_is_elsewhere(c.bytes, c.size, &place, 2));
+    assert_true(pm_record_is_elsewhere(c.bytes, c.size, &place, 4)); /* there it is slot 1 */
+    assert_false(pm_record_is_elsewhere(c.bytes, c.size, &place, 5)); /* it says nothing of 5 */
+    c.bytes[own + 4] ^= 1;
+    assert_true(pm_record_is_elsewhere(c.bytes, c.size, &place, 2));
+    c.bytes[own + 4] ^= 1;
+    c.bytes[own + 8] ^= 1;
+    assert_true(pm_record_is_elsewhere(c.bytes, c.size, &place, 2));
+    c.bytes[own + 8] ^= 1;
+    c.bytes[own + 16] ^= 1;
+    assert_true(pm_record_is_elsewhere(c.bytes, c.size, &place, 2));
+    c.bytes[own + 16] ^= 1;
+    memset(c.bytes + 64, 0xff, 2); /* more participants than there is room for */
+    memset(c.bytes + own, 0, 2);
+    (void)pm_record_is_elsewhere(c.bytes, c.size, &place, 2); /* the sanitizer is the judge */
+    c.bytes[12] = PM_RECORD_VOID;
+    assert_false(pm_record_is_elsewhere(c.bytes, c.size, &place, 4));
+    free(c.bytes);
+}
+
+static void pm_record_move__checked_record__says_the_same_elsewhere(void **state)
+{
+    struct copy c = make(PM_RECORD_TX);
+    uint8_t *to = aligned_alloc(64, c.size);
+    struct pm_record r;
+
+    (void)state;
+    assert_non_null(to);
+    assert_null(pm_record_fault(c.bytes, c.size, &place, 2, &r));
+    uint64_t sum = walk(&r);
+    memcpy(to, c.bytes, c.size);
+    pm_record_move(&r, to);
+    memset(c.bytes, 0, c.size);
+    free(c.bytes);
+    assert_ptr_equal(r.head, to);
+    assert_true(walk(&r) == sum);
+    to[KEY_OFF] ^= 1;
+    assert_non_null(pm_record_fault(to, c.size, &place, 2, &r));
+    free(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pm_record_check__each_field_hostile_with_good_crc__refused),
+        cmocka_unit_test(pm_record_is_elsewhere__other_epoch_slot_sequence__true),
+        cmocka_unit_test(pm_record_move__checked_record__says_the_same_elsewhere),
         cmocka_unit_test(pm_record_check__twice_named__refused),
         cmocka_unit_test(pm_record_check__long_lists__twice_is_found),
         cmocka_unit_test(pm_record_check__any_bit_without_mending__refused),

@@ -80,6 +80,45 @@ static void pm_record_end__two_writes__reads_back(void **state)
     assert_false(pm_record_next_write(&r, &cursor, &w));
 }
 
+/* The coordinator's way: participants copied from another record, key and value padded already. */
+static void pm_record_open_write__padded__same_bytes_as_added(void **state)
+{
+    uint8_t buf[512] __attribute__((aligned(64))), other[512] __attribute__((aligned(64)));
+    static const uint8_t key[8] = "key", value[8] = "value";
+    struct pm_record_writer w;
+    struct pm_write_pm write = {.op = PM_OP_UPDATE,
+        .key_size = le16_make(3),
+        .value_size = le32_make(5),
+        .item = le64_make(4096)};
+    struct pm_write_pm *at;
+
+    (void)state;
+    memset(buf, 0xcc, sizeof(buf));
+    memset(other, 0xee, sizeof(other));
+    pm_record_begin(&w, buf, sizeof(buf));
+    pm_record_add_participant(&w, 2, 1, 0, 3, 9, 11);
+    pm_record_add_participant(&w, 4, 2, 0, 1, 6, 50);
+    pm_record_add_lock(&w, 4096, 7);
+    (void)pm_record_add_write(&w, &write, "key", "value");
+    uint32_t size = pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &place);
+    assert_int_not_equal(size, 0);
+    pm_record_begin(&w, other, sizeof(other));
+    pm_record_copy_participants(&w, buf, 2);
+    pm_record_add_lock(&w, 4096, 7);
+    at = pm_record_open_write(&w, 3, 5);
+    assert_non_null(at);
+    *at = write;
+    pm_record_put_padded(at, key, 3, value, 5);
+    struct pm_place known = place;
+    known.crc = pm_place_crc(&place);
+    assert_int_equal(pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &known), size);
+    assert_memory_equal(buf, other, size);
+    pm_record_begin(&w, other, 100);
+    pm_record_copy_participants(&w, buf, 2);
+    assert_null(pm_record_open_write(&w, 3, 5));
+    assert_int_equal(pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &place), 0);
+}
+
 static void pm_record_end__any_smaller_buffer__overflow_and_no_overrun(void **state)
 {
     uint8_t buf[1024] __attribute__((aligned(64)));
@@ -189,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pm_record_end__two_writes__reads_back),
+        cmocka_unit_test(pm_record_open_write__padded__same_bytes_as_added),
         cmocka_unit_test(pm_record_end__any_smaller_buffer__overflow_and_no_overrun),
         cmocka_unit_test(pm_record_add__too_many__overflow),
         cmocka_unit_test(pm_record_make_void__any__is_a_valid_void),

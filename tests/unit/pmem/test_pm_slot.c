@@ -259,6 +259,24 @@ static void pm_slot_set_applied__sequence__only_that_and_only_this_epoch(void **
         assert_true(pm_slot_is_applied(&t->pool, &slot, seq));
 }
 
+/* Over the window's end; and each line is written back once. */
+static void pm_slot_set_applied_run__around_the_window__all_of_it_and_few_flushes(void **state)
+{
+    struct ts_pool *t = *state;
+    struct pm_slot slot = example();
+    uint32_t window = t->pool.super.geometry.window;
+    uint64_t first = 2 * window - 2, events = t->events;
+
+    pm_slot_set_applied_run(&t->pool, &slot, first, 5);
+    assert_int_equal(t->events - events, 5 + 2); /* stores, and a flush on each side of the end */
+    pm_fence(&t->pool.pm, CN_STEP_a_applied);
+    assert_int_equal(ts_pool_crash(t, 1, TS_CRASH_ALL_LOST), 0);
+    for (uint64_t seq = first; seq < first + 5; seq++)
+        assert_true(pm_slot_is_applied(&t->pool, &slot, seq));
+    assert_false(pm_slot_is_applied(&t->pool, &slot, first - 1));
+    assert_false(pm_slot_is_applied(&t->pool, &slot, first + 5));
+}
+
 static void pm_slot_add_tombstone__until_full__limit_and_all_kept(void **state)
 {
     struct ts_pool *t = *state;
@@ -368,6 +386,8 @@ int main(void)
             pm_slot_load__impossible_with_good_crc__corrupt, setup, teardown),
         cmocka_unit_test_setup_teardown(
             pm_slot_set_applied__sequence__only_that_and_only_this_epoch, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            pm_slot_set_applied_run__around_the_window__all_of_it_and_few_flushes, setup, teardown),
         cmocka_unit_test_setup_teardown(
             pm_slot_add_tombstone__until_full__limit_and_all_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <poll.h>
 #include <pthread.h>
 
 #include "rdma/rd_emu.h"
@@ -120,6 +121,99 @@ static void ep_wake__other_thread__ends_the_sleep(void **state)
     t_check_live_zero();
 }
 
+/* ---- a descriptor to sleep on ---- */
+
+static bool is_readable(int fd, int timeout_ms)
+{
+    struct pollfd pending = {.fd = fd, .events = POLLIN};
+    return poll(&pending, 1, timeout_ms) == 1;
+}
+
+/* As its user has to: arm, look once more. False: something was there. */
+static bool arm(struct rd_ep *ep)
+{
+    struct rd_event event;
+    rd_ep_arm(ep);
+    return rd_poll(ep, &event, 1) == 0;
+}
+
+static void ep_fd__wakes__readable_once_each(void **state)
+{
+    (void)state;
+    struct t_side side;
+    t_open(&side, 1, 1);
+    int fd = rd_ep_fd(side.ep);
+    assert_true(fd >= 0);
+    assert_int_equal(rd_ep_fd(side.ep), fd);
+    assert_true(arm(side.ep));
+    assert_false(is_readable(fd, 0));
+    pthread_t thread;
+    struct waker waker = {side.ep, 20};
+    T_CHECK(pthread_create(&thread, NULL, wake, &waker) == 0);
+    assert_true(is_readable(fd, 8000));
+    T_CHECK(pthread_join(thread, NULL) == 0);
+    (void)arm(side.ep); /* may find the same wake once more */
+    assert_true(arm(side.ep));
+    assert_false(is_readable(fd, 0));
+    rd_ep_wake(side.ep); /* before the arm: remembered, whoever sleeps */
+    assert_true(arm(side.ep));
+    assert_true(is_readable(fd, 0));
+    uint64_t start_ns = t_now();
+    rd_ep_sleep(side.ep, start_ns + 8000 * T_MS);
+    assert_true(t_now() - start_ns < 4000 * T_MS);
+    t_close(&side);
+    t_check_live_zero();
+}
+
+static void ep_fd__events_of_a_peer__readable_when_armed(void **state)
+{
+    (void)state;
+    struct t_pool pool;
+    struct t_side peer;
+    char address[RD_ADDRESS_SIZE_MAX];
+    t_pool_open(&pool);
+    struct t_child node = t_spawn_node(&pool, t_address(address));
+    t_open(&peer, 1, 8);
+    int fd = rd_ep_fd(peer.ep);
+    assert_true(fd >= 0);
+    struct rd_event event;
+    struct rd_conn *c = NULL;
+    assert_true(arm(peer.ep));
+    assert_int_equal(
+        rd_connect(peer.ep, address, "hello", 5, t_now() + 8000 * T_MS, &c), 0);
+    assert_true(is_readable(fd, 8000));
+    assert_int_equal(rd_poll(peer.ep, &event, 1), 1);
+    assert_int_equal(event.type, RD_EV_UP);
+    for (int i = 0; i < 20; i++) {
+        assert_true(arm(peer.ep));
+        assert_false(is_readable(fd, 0)); /* else it would be asked for nothing all the time */
+        assert_int_equal(rd_send(c, "x", 1), 0); /* the node echoes it */
+        assert_true(is_readable(fd, 8000));
+        assert_int_equal(rd_poll(peer.ep, &event, 1), 1);
+        assert_int_equal(event.type, RD_EV_MESSAGE);
+    }
+    assert_true(arm(peer.ep));
+    t_quit_node(&node);
+    assert_true(is_readable(fd, 8000));
+    assert_int_equal(rd_poll(peer.ep, &event, 1), 1);
+    assert_int_equal(event.type, RD_EV_DOWN);
+    t_close(&peer);
+    t_pool_close(&pool);
+    t_check_live_zero();
+}
+
+static void ep_fd__listener__refused(void **state)
+{
+    (void)state;
+    struct t_side node;
+    char address[RD_ADDRESS_SIZE_MAX];
+    t_open(&node, 1, 1);
+    assert_int_equal(rd_listen(node.ep, t_address(address)), 0);
+    assert_int_equal(rd_ep_fd(node.ep), CAIRN_E_FABRIC);
+    t_close(&node);
+    t_check_live_zero();
+}
+
 static void doorbell__node_asleep__woken_with_one_system_call(void **state)
 {
     (void)state;
@@ -197,6 +291,9 @@ int main(void)
         cmocka_unit_test(ep_open__impossible_config__error),
         cmocka_unit_test(ep_sleep__nothing_comes__ends_by_the_deadline),
         cmocka_unit_test(ep_wake__other_thread__ends_the_sleep),
+        cmocka_unit_test(ep_fd__wakes__readable_once_each),
+        cmocka_unit_test(ep_fd__events_of_a_peer__readable_when_armed),
+        cmocka_unit_test(ep_fd__listener__refused),
         cmocka_unit_test(doorbell__node_asleep__woken_with_one_system_call),
         cmocka_unit_test(counters__messages__counted_with_their_system_calls),
     };

@@ -233,6 +233,14 @@ static void post__fence_word_set__fenced_once_then_down(void **state)
     rd_conn_delete(f->c);
 }
 
+/* As where the durability asks for it. */
+static void write_back(struct fixture *f)
+{
+    struct emu_conn *c = (struct emu_conn *)(void *)f->c;
+    c->write_back = true;
+    c->plain = false;
+}
+
 static uint64_t *word_to_fence;
 
 static void fence_while_flushing(const void *line)
@@ -245,11 +253,12 @@ static void flush__fenced_while_it_runs__completes_fenced(void **state)
 {
     struct fixture *f = *state;
     word_to_fence = (uint64_t *)(void *)(f->pool.base + T_RING_OFF);
+    write_back(f);
     ((struct emu_fabric *)(void *)f->peer.fabric)->flush_line = fence_while_flushing;
     assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, RD_SIGNALED), 0);
+    expect_completion(f, 1, 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 8, RD_SIGNALED), 0);
     assert_int_equal(rd_mark(f->c, 3, T_LOG_OFF, 1, RD_SIGNALED), CAIRN_E_FENCED);
-    expect_completion(f, 1, 0);
     expect_completion(f, 2, CAIRN_E_FENCED);
     assert_int_equal(t_expect(f->peer.ep, RD_EV_DOWN).status, CAIRN_E_FENCED);
 
@@ -270,6 +279,7 @@ static void count_line(const void *line)
 static void flush__written_lines__each_written_back(void **state)
 {
     struct fixture *f = *state;
+    write_back(f);
     ((struct emu_fabric *)(void *)f->peer.fabric)->flush_line = count_line;
     const struct { uint64_t off; uint32_t size; uint64_t lines; } writes[] = {
         {0, 64, 1}, {63, 1, 1}, {63, 2, 2}, {8, 64, 2}, {0, 4096, 64},
@@ -290,6 +300,70 @@ static void flush__written_lines__each_written_back(void **state)
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 64, 0), 0);
     assert_true(lines_flushed >= 41);
     assert_true(lines_flushed <= 40 * 8 + 1);
+}
+
+static void flush__by_durability__written_back_where_it_needs_that(void **state)
+{
+    struct fixture *f = *state;
+    const struct rd_fabric_config always = {.write_back = true};
+    rd_conn_delete(f->c); /* the ring has one peer */
+    (void)t_expect(f->node.ep, RD_EV_DOWN);
+    rd_conn_delete(f->passive);
+    for (int forced = 0; forced < 2; forced++) {
+        struct t_side peer;
+        t_open_with(&peer, 2, 8, forced ? &always : NULL, cn_env_system());
+        ((struct emu_fabric *)(void *)peer.fabric)->flush_line = count_line;
+        for (enum rd_durability d = RD_DURABILITY_EMULATED; d <= RD_DURABILITY_EADR; d++) {
+            struct t_side node;
+            struct rd_conn *passive;
+            char address[RD_ADDRESS_SIZE_MAX];
+            t_open(&node, 4, 8);
+            t_regions_durable(&node, &f->pool, d);
+            T_CHECK(rd_listen(node.ep, t_address(address)) == 0);
+            struct rd_conn *c = t_pair(&node, &peer, address, &passive);
+            lines_flushed = 0;
+            assert_int_equal(rd_write(c, 1, T_LOG_OFF, t_log_memory(peer.ep), 65, 0), 0);
+            assert_int_equal(rd_flush(c, 2, T_LOG_OFF, 65, RD_SIGNALED), 0);
+            assert_int_equal(t_expect(peer.ep, RD_EV_COMPLETION).status, 0);
+            bool needed = d == RD_DURABILITY_APM || d == RD_DURABILITY_GPSPM;
+            assert_int_equal(lines_flushed, needed || forced ? 2 : 0);
+            rd_conn_delete(c);
+            (void)t_expect(node.ep, RD_EV_DOWN);
+            rd_conn_delete(passive);
+            t_close(&node);
+        }
+        t_close(&peer);
+    }
+    f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
+}
+
+/* What is allowed is remembered per kind of access: that must not leak from one region, kind or
+ * connection to another. */
+static void post__regions_and_kinds_in_turn__each_checked_by_itself(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t *old = (uint64_t *)(void *)f->arena;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rd_read(f->c, 1, T_RING_OFF, f->log, 64, 0), 0); /* its header too */
+        assert_int_equal(rd_read(f->c, 1, T_RING_OFF, f->arena, 64, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_cas(f->c, 1, T_RING_OFF, 0, 1, old, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_write(f->c, 1, T_RING_OFF, f->log, 64, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 64, 0), 0);
+        assert_int_equal(rd_mark(f->c, 1, T_RING_OFF + 8, 1, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 64, 0), 0);
+        assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->log, 64, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_cas(f->c, 1, T_EXTENT_OFF, 7, 8, old, 0), 0);
+        assert_int_equal(rd_write(f->c, 1, T_EXTENT_OFF, f->log, 64, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_flush(f->c, 1, T_EXTENT_OFF, 64, 0), CAIRN_E_FABRIC);
+        assert_int_equal(rd_flush(f->c, 1, T_LOG_OFF, 0, 0), CAIRN_E_FABRIC);
+    }
+    struct emu_conn *c = (struct emu_conn *)(void *)f->c;
+    rd_conn_delete(f->c);
+    for (int kind = 0; kind < EMU_ACCESS_COUNT; kind++)
+        assert_int_equal(c->window[kind].size, 0);
+    (void)t_expect(f->node.ep, RD_EV_DOWN);
+    rd_conn_delete(f->passive);
+    f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
 }
 
 static void each_operation__fence_word_set__refused(void **state)
@@ -362,6 +436,8 @@ static void conn__up__durability_of_the_ring(void **state)
     struct rd_conn *c, *passive;
     char address[RD_ADDRESS_SIZE_MAX];
     assert_int_equal(f->c->durability, RD_DURABILITY_EMULATED);
+    assert_true(f->c->cas_orders_reads);
+    assert_false(f->passive->cas_orders_reads);
     for (enum rd_durability d = RD_DURABILITY_EMULATED; d <= RD_DURABILITY_EADR; d++) {
         t_open(&node, 4, 8);
         t_regions_durable(&node, &f->pool, d);
@@ -511,6 +587,8 @@ int main(void)
         CASE(post__fence_word_set__fenced_once_then_down),
         CASE(flush__fenced_while_it_runs__completes_fenced),
         CASE(flush__written_lines__each_written_back),
+        CASE(flush__by_durability__written_back_where_it_needs_that),
+        CASE(post__regions_and_kinds_in_turn__each_checked_by_itself),
         CASE(each_operation__fence_word_set__refused),
         CASE(loopback__read_and_cas__nothing_else),
         CASE(conn_delete__completions_pending__not_delivered),

@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "rdma/rd_emu.h"
 #include "tests/support/rd_test.h"
 
 static void two_processes__all_operations__same_memory(void **state)
@@ -437,6 +438,32 @@ static void no_file__other_process__accept_refuses_same_process__works(void **st
     t_check_live_zero();
 }
 
+/* A character device stands for devdax. */
+static void map__pool_of_a_device__written_back(void **state)
+{
+    (void)state;
+    struct t_pool file, device = {.fd = open("/dev/zero", O_RDWR | O_CLOEXEC)};
+    T_CHECK(device.fd >= 0);
+    t_pool_open(&file);
+    device.base = file.base; /* the node's own view of it does not matter here */
+    for (int i = 0; i < 2; i++) {
+        struct t_side node, peer;
+        char address[RD_ADDRESS_SIZE_MAX];
+        t_open(&node, 2, 8);
+        t_regions(&node, i == 0 ? &file : &device);
+        T_CHECK(rd_listen(node.ep, t_address(address)) == 0);
+        t_open(&peer, 2, 8);
+        struct emu_conn *c = emu_conn(t_pair(&node, &peer, address, NULL));
+        assert_int_equal(c->write_back, i == 1);
+        assert_int_equal(c->plain, i == 0);
+        t_close(&peer);
+        t_close(&node);
+    }
+    T_CHECK(close(device.fd) == 0);
+    t_pool_close(&file);
+    t_check_live_zero();
+}
+
 static void region_new__ring__leaves_the_fence_word(void **state)
 {
     (void)state;
@@ -474,6 +501,7 @@ int main(void)
         cmocka_unit_test(fence__peer_writes_meanwhile__nothing_acknowledged_after_the_snapshot),
         cmocka_unit_test(conn_delete__a_forked_child_lives__ring_free),
         cmocka_unit_test(no_file__other_process__accept_refuses_same_process__works),
+        cmocka_unit_test(map__pool_of_a_device__written_back),
         cmocka_unit_test(region_new__ring__leaves_the_fence_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -466,6 +466,36 @@ static void wake__at_any_moment__ends_the_sleep(void **state)
     t_check_live_zero();
 }
 
+static bool fd_readable(int fd, int timeout_ms)
+{
+    struct pollfd pending = {.fd = fd, .events = POLLIN};
+    return poll(&pending, 1, timeout_ms) == 1;
+}
+
+static void ep_fd__wakes__readable_when_armed(void **state)
+{
+    (void)state;
+    struct n_side side;
+    struct rd_event event;
+    n_open(&side, NULL, NULL, 1, 1);
+    int fd = rd_ep_fd(side.t.ep);
+    assert_true(fd >= 0);
+    assert_int_equal(rd_ep_fd(side.t.ep), fd);
+    for (uint32_t i = 0; i < 3; i++) {
+        rd_ep_arm(side.t.ep);
+        assert_int_equal(rd_poll(side.t.ep, &event, 1), 0);
+        assert_false(fd_readable(fd, 0));
+        rd_ep_wake(side.t.ep);
+        assert_true(fd_readable(fd, 8000));
+        assert_int_equal(rd_poll(side.t.ep, &event, 1), 0); /* takes it */
+    }
+    rd_ep_wake(side.t.ep); /* before the arm: remembered */
+    rd_ep_arm(side.t.ep);
+    assert_true(fd_readable(fd, 8000));
+    n_close(&side);
+    t_check_live_zero();
+}
+
 /* No heartbeat comes to the rescue of a sleeper: a lost wake-up lasts to the end of the sleep. The
  * network of a busy VM may stand still for a second. */
 static const struct rd_fabric_config no_heartbeat = {.heartbeat_ms = 60000};
@@ -639,6 +669,7 @@ int main(void)
         CASE(registrations__after_start__none),
         CASE(poll__hot_path__no_system_call_but_looks),
         CASE(wake__at_any_moment__ends_the_sleep),
+        cmocka_unit_test(ep_fd__wakes__readable_when_armed),
         CASE(sleep__message_or_doorbell_comes__wakes),
         CASE(sleep__one_of_many_connections_speaks__wakes),
         CASE(two_peers__swap_one_word__each_success_once),

@@ -329,6 +329,7 @@ static void connect__atomics_by_message__up_without_self_test(void **state)
     struct rd_conn *passive;
     struct rd_conn *c = r_pair(&node, &peer, address, &passive);
     assert_true(nic_conn(c)->message_atomics);
+    assert_false(c->cas_orders_reads);
     assert_true(nic_conn(passive)->message_atomics);
     assert_int_equal(nic_conn(c)->test_step, 0);
     r_close(&node);

@@ -512,6 +512,38 @@ static void sleep__one_of_many_speaks__heard_in_the_next_poll(void **state)
     n_cluster_close(&n);
 }
 
+/* Who sleeps on the descriptor himself is woken by the same, and by timers. */
+static void ep_fd__one_of_many_speaks__readable_and_heard(void **state)
+{
+    (void)state;
+    if (!n_have_device())
+        skip();
+    enum { N = 3 };
+    struct n_cluster n;
+    struct rd_conn *c[N];
+    struct rd_event events[4];
+    (void)open_idle(&n, c, N);
+    int fd = rd_ep_fd(n.node.t.ep);
+    assert_true(fd >= 0);
+    for (uint32_t round = 0; round < 2 * N; round++) {
+        uint32_t got = 0;
+        uint64_t begin = t_now();
+        T_CHECK(rd_send(c[round % N], "x", 1) == 0);
+        while (got == 0 && t_now() < begin + 5000 * T_MS) {
+            struct pollfd pending = {.fd = fd, .events = POLLIN};
+            rd_ep_arm(n.node.t.ep);
+            got = rd_poll(n.node.t.ep, events, 4);
+            if (got != 0)
+                break;
+            T_CHECK(poll(&pending, 1, 5000) == 1); /* a heartbeat may come first */
+            got = rd_poll(n.node.t.ep, events, 4);
+        }
+        assert_int_equal(got, 1);
+        assert_int_equal(events[0].type, RD_EV_MESSAGE);
+    }
+    n_cluster_close(&n);
+}
+
 /* What polls cost: system calls only for looks. */
 static void reap__busy_polling__no_system_calls(void **state)
 {
@@ -551,6 +583,7 @@ int main(void)
         cmocka_unit_test(reap__many_idle_connections__each_is_heard),
         cmocka_unit_test(arm__several_speak__each_is_heard_at_once),
         cmocka_unit_test(sleep__one_of_many_speaks__heard_in_the_next_poll),
+        cmocka_unit_test(ep_fd__one_of_many_speaks__readable_and_heard),
         cmocka_unit_test(reap__busy_polling__no_system_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

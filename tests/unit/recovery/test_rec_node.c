@@ -479,7 +479,7 @@ static void record__lock_not_held_and_owner_gone__refused(void **state)
     connect_to(f, &c, 0, 1);
     uint64_t off = first_bucket(f, &c, 0), version = pm_word_version(read_word(f, &c, off));
     struct pm_place place = {c.welcome.pool, le16_get(c.welcome.slot),
-        le64_get(c.welcome.slot_epoch), le64_get(c.welcome.nonce), 0};
+        le64_get(c.welcome.slot_epoch), le64_get(c.welcome.nonce), 0, 0};
     memset(txid.coordinator.b, 1, sizeof(txid.coordinator.b));
     pm_record_begin(&w, f->memory, 4096);
     pm_record_add_participant(&w, 1, 0, 0, place.slot, place.epoch, 1);

@@ -265,6 +265,18 @@ static void txn_config_check__fabric_options__ranges(void **state)
     config->fabric_config.heartbeat_ms = 1;
     expect_error(config, "fabric_options.heartbeat_ms");
     config = make_good();
+    config->fabric_config.model_rtt_ns = 2000;
+    assert_int_equal(txn_config_check(config), 0);
+    (void)snprintf(config->fabric, sizeof(config->fabric), "rpma");
+    for (uint32_t i = 0; i < config->node_count; i++)
+        (void)snprintf(config->node[i].address, sizeof(config->node[i].address), "10.0.0.%u:7471",
+            i + 1);
+    expect_error(config, "fabric_options.model_rtt_us");
+    config = make_good();
+    config->fabric_config.model_mbps = 2000;
+    (void)snprintf(config->fabric, sizeof(config->fabric), "rpma");
+    expect_error(config, "model_gbps");
+    config = make_good();
     config->pace = (struct cn_pace)CN_PACE_DEFAULT;
     config->pace.threshold = 1001;
     expect_error(config, "completion.threshold");

@@ -135,19 +135,27 @@ static void txn_config_load__fabric_settings__all_fields(void **state)
     assert_int_equal(config->fabric_config.queue_pairs, 3);
     assert_true(config->fabric_config.message_atomics);
     assert_int_equal(config->fabric_config.heartbeat_ms, 250);
+    assert_int_equal(config->fabric_config.model_rtt_ns, 0);
+    assert_int_equal(config->fabric_config.model_mbps, 0);
+    assert_false(config->fabric_config.write_back);
     assert_int_equal(config->fabric_config.linger_us, 55);
     assert_int_equal(config->pace.mode, CN_PACE_POLL);
     assert_int_equal(config->pace.threshold, 250);
     assert_int_equal(config->pace.spins, 10);
     assert_int_equal(config->pace.linger_us, 55);
     txn_config_free(&config);
-    assert_int_equal(load(HEAD NODES TABLES "fabric_options = { atomics = \"nic\"; };\n"
+    assert_int_equal(load(HEAD NODES TABLES "fabric_options = { atomics = \"nic\";\n"
+                                            "model_rtt_us = 2; model_gbps = 100;\n"
+                                            "write_back = \"always\"; };\n"
                                             "completion = { threshold = 1; spins = 0; };\n",
                          &config),
         0);
     assert_false(config->fabric_config.message_atomics);
     assert_int_equal(config->fabric_config.queue_pairs, 0); /* the fabric's own default */
     assert_int_equal(config->fabric_config.heartbeat_ms, 0);
+    assert_int_equal(config->fabric_config.model_rtt_ns, 2000);
+    assert_int_equal(config->fabric_config.model_mbps, 100000);
+    assert_true(config->fabric_config.write_back);
     assert_string_equal(config->fabric_config.device, "");
     assert_int_equal(config->pace.mode, CN_PACE_ADAPTIVE);
     assert_int_equal(config->pace.threshold, 1000);
@@ -173,6 +181,11 @@ static void txn_config_load__fabric_settings_wrong__named(void **state)
     refuse(OPTIONS("atomics = 1;"), 8, "fabric_options.atomics: must be one of");
     refuse(OPTIONS("heartbeat_ms = 9;"), 8,
         "fabric_options.heartbeat_ms: must be a number from 10");
+    refuse(OPTIONS("model_rtt_us = 1000001;"), 8,
+        "fabric_options.model_rtt_us: must be a number from 0 to 1000000");
+    refuse(OPTIONS("model_gbps = 1601;"), 8, "fabric_options.model_gbps: must be a number from 0");
+    refuse(OPTIONS("write_back = \"never\";"), 8,
+        "fabric_options.write_back: must be one of \"needed\", \"always\"");
     refuse(HEAD NODES TABLES "completion = ();", 7, "completion: must be a group");
     refuse(COMPLETION("modus = \"poll\";"), 8, "completion.modus: no such setting");
     refuse(COMPLETION("mode = \"busy\";"), 8,

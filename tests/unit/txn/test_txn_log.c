@@ -72,7 +72,11 @@ static struct pm_place place(uint16_t node, uint64_t log_off)
 {
     const struct txn_peer *p = &fs.ctx->peer[node - 1];
 
-    return (struct pm_place){p->pool, p->slot, p->epoch, p->nonce, log_off};
+    return (struct pm_place){.pool = p->pool,
+        .slot = p->slot,
+        .epoch = p->epoch,
+        .nonce = p->nonce,
+        .log_off = log_off};
 }
 
 static uint8_t copy[RING_SIZE];
@@ -377,10 +381,11 @@ static void commit__many__wrap_with_pads_and_fit(void **state)
         assert_int_equal(commit(tx, &outcome), 0);
         assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
         value[100 + i * 13] = 'v';
-        load(1, p->rec.off, &r);
+        uint64_t off = tx->rec[0].off;
+        load(1, off, &r);
         assert_int_equal(r.seq, i + 1);
-        assert_true(p->rec.off % RING_SIZE + r.size <= RING_SIZE);
-        pads += p->rec.off % RING_SIZE == 0 && p->rec.off != 0;
+        assert_true(off % RING_SIZE + r.size <= RING_SIZE);
+        pads += off % RING_SIZE == 0 && off != 0;
         apply(1, ia, ka, "v", i + 1, p->log_off);
     }
     assert_true(pads >= 1);

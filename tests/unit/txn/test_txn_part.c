@@ -278,13 +278,78 @@ static void restart(struct fixture *f, uint64_t seed, enum ts_crash mode)
     assert_int_equal(ts_pool_crash(f->t, seed, mode), 0);
     open_part(f);
     struct txn_part_slot *slot = slot_of(f);
-    if (slot->media.state != PM_SLOT_FREE) {
-        assert_int_equal(txn_part_scan(&f->part, slot), 0);
+    if (slot->media.state != PM_SLOT_FREE) { /* from a snapshot, or where they lie */
+        assert_int_equal(
+            (seed % 2 == 0 ? txn_part_scan : txn_part_scan_still)(&f->part, slot), 0);
         assert_int_equal(txn_part_seal(&f->part, slot), 0);
     }
     txn_part_finish_aborted(&f->part);
     while (txn_part_apply(&f->part) != 0)
         continue;
+}
+
+/* A batch shares its fences, and eight states a line: counted over a window of eight records. */
+static void apply__window_of_records__one_fence_of_each_kind(void **state)
+{
+    static const enum cn_step step[] = {CN_STEP_a_found, CN_STEP_a_body, CN_STEP_a_applied,
+        CN_STEP_a_release, CN_STEP_a_position};
+    struct fixture *f = *state;
+    uint64_t before[CN_STEP_COUNT];
+    f->alone = true;
+    for (uint64_t seq = 1; seq <= f->part.window; seq++)
+        put_record(f, seq, PM_RECORD_TX, true);
+    assert_int_equal( /* found, committed */
+        txn_part_poll(&f->part, slot_of(f)), 2 * f->part.window);
+    memcpy(before, f->t->step_count, sizeof(before));
+    assert_int_equal(txn_part_apply(&f->part), f->part.window + 1);
+    for (size_t i = 0; i < CN_ARRAY_SIZE(step); i++)
+        assert_int_equal(f->t->step_count[step[i]] - before[step[i]], 1);
+    assert_int_equal(slot_of(f)->media.position_seq, f->part.window);
+    assert_int_equal(f->part.stats.batches, 1);
+}
+
+/* Found where they lie: no byte is copied, and they fare as those of a snapshot. */
+static void scan_still__marked_lost_and_void__as_in_a_snapshot(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t *ring = pm_at(&f->t->pool.pm, pm_slot_log_at(&f->t->pool, SLOT, 0));
+    put_mark(f, put_record(f, 1, PM_RECORD_TX, true), 1);
+    put_record(f, 2, PM_RECORD_VOID, true);
+    uint64_t lost = put_record(f, 3, PM_RECORD_TX, true);
+    uint64_t at = put_record(f, 4, PM_RECORD_TX, true);
+    pm_store64(&f->t->pool.pm, pm_slot_log_at(&f->t->pool, SLOT, lost), 0);
+    assert_int_equal(txn_part_scan_still(&f->part, slot_of(f)), 0);
+    const struct txn_entry *entry = txn_part_find(&f->part, slot_of(f), 4);
+    assert_ptr_equal(entry->record.head, ring + at);
+    assert_null(entry->copy);
+    assert_true(entry->persisted);
+    assert_int_equal(state_of(f, 1), TXN_ENTRY_COMMITTED);
+    assert_int_equal(state_of(f, 2), TXN_ENTRY_DROPPED);
+    assert_int_equal(state_of(f, 3), TXN_ENTRY_NONE);
+    assert_int_equal(txn_part_seal(&f->part, slot_of(f)), 0);
+    assert_int_equal(state_of(f, 3), TXN_ENTRY_DROPPED);
+    assert_int_equal(state_of(f, 4), TXN_ENTRY_FOUND);
+    while (txn_part_apply(&f->part) != 0)
+        continue;
+    assert_int_equal(slot_of(f)->media.position_seq, 3);
+    assert_int_equal(slot_of(f)->unresolved, 1);
+    assert_int_equal(slot_of(f)->count[TXN_ENTRY_FOUND], 1);
+}
+
+/* The mark of a lost record is looked for where no record was found, and found there. */
+static void scan_still__marked_record_damaged__is_kept_as_rejected(void **state)
+{
+    struct fixture *f = *state;
+    put_mark(f, put_record(f, 1, PM_RECORD_TX, true), 1);
+    uint64_t at = put_record(f, 2, PM_RECORD_TX, true);
+    put_mark(f, at, 2);
+    pm_store64(&f->t->pool.pm, pm_slot_log_at(&f->t->pool, SLOT, at) + 64, 1);
+    put_mark(f, put_record(f, 3, PM_RECORD_TX, true), 3);
+    assert_int_equal(txn_part_scan_still(&f->part, slot_of(f)), 0);
+    assert_true(slot_of(f)->damaged);
+    assert_int_equal(state_of(f, 1), TXN_ENTRY_COMMITTED);
+    assert_int_equal(state_of(f, 2), TXN_ENTRY_REJECTED);
+    assert_int_equal(state_of(f, 3), TXN_ENTRY_COMMITTED);
 }
 
 /* A record written after the epoch was closed is never accepted, not even by a later scan. */
@@ -591,6 +656,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(poll__unmarked_record__stays_found),
+        CASE(apply__window_of_records__one_fence_of_each_kind),
+        CASE(scan_still__marked_lost_and_void__as_in_a_snapshot),
+        CASE(scan_still__marked_record_damaged__is_kept_as_rejected),
         CASE(poll__marked_record__is_applied_and_passed),
         CASE(poll__record_of_this_node_alone__applied_without_a_mark),
         CASE(scan__record_of_this_node_alone__committed_unless_it_has_a_tombstone),

@@ -23,6 +23,14 @@ static int setup(void **state)
     ts_fs_open(&fs, 1, 8);
     return 0;
 }
+/* The same where one completion speaks for a compare-and-swap and the read behind it. */
+static int setup_ordered(void **state)
+{
+    (void)state;
+    ts_fs_open(&fs, 1, 8);
+    fs.fake.cas_orders_reads = true;
+    return 0;
+}
 static int teardown(void **state)
 {
     (void)state;
@@ -234,6 +242,98 @@ static void get_many__two_absent_keys_of_one_bucket_for_update__one_lock(void **
     }
 }
 
+/* One of two remembered places is stale: the other read is not looked up again, and both hold their
+ * locks. */
+static void get_many__one_of_two_changed_since_cached__both_locked(void **state)
+{
+    (void)state;
+    uint64_t a = ts_fs_add(&fs, "a", "old"), b = ts_fs_add(&fs, "b", "value");
+    read_once("a", "old");
+    read_once("b", "value");
+    ts_fs_item(&fs, 1, a, 6, "a", "newer");
+    struct cairn_read reads[] = {
+        {.table = 1, .key = "a", .key_size = 1, .buf = buf, .buf_size = 32, .for_update = 1},
+        {.table = 1, .key = "b", .key_size = 1, .buf = buf + 32, .buf_size = 32, .for_update = 1},
+    };
+    uint32_t before = ts_fake_count(&fs.fake, TS_FAKE_CAS);
+    struct cairn_tx *tx = begin();
+    assert_int_equal(cairn_get_many(tx, reads, 2), 0);
+    assert_int_equal(reads[0].status, 0);
+    assert_memory_equal(buf, "newer", reads[0].value_size);
+    assert_int_equal(reads[1].status, 0);
+    assert_memory_equal(buf + 32, "value", reads[1].value_size);
+    assert_int_equal(ts_fake_count(&fs.fake, TS_FAKE_CAS), before + 3);
+    assert_int_equal(le64toh(*ts_fs_word(&fs, 1, a)), pm_word_make_locked(8, 3, 6));
+    assert_int_equal(le64toh(*ts_fs_word(&fs, 1, b)), pm_word_make_locked(8, 3, 5));
+    cairn_abort(tx);
+    assert_int_equal(le64toh(*ts_fs_word(&fs, 1, a)), 6);
+    assert_int_equal(le64toh(*ts_fs_word(&fs, 1, b)), 5);
+}
+
+static void get_many__remembered_key_twice_for_update__one_lock(void **state)
+{
+    (void)state;
+    uint64_t off = ts_fs_add(&fs, "a", "value");
+    read_once("a", "value");
+    struct cairn_read reads[] = {
+        {.table = 1, .key = "a", .key_size = 1, .buf = buf, .buf_size = 32, .for_update = 1},
+        {.table = 1, .key = "a", .key_size = 1, .buf = buf + 32, .buf_size = 32, .for_update = 1},
+    };
+    struct cairn_tx *tx = begin();
+    assert_int_equal(cairn_get_many(tx, reads, 2), 0);
+    assert_int_equal(reads[0].status, 0);
+    assert_int_equal(reads[1].status, 0);
+    assert_memory_equal(buf + 32, "value", 5);
+    assert_int_equal(ts_fake_count(&fs.fake, TS_FAKE_CAS), 1);
+    cairn_abort(tx);
+    assert_int_equal(le64toh(*ts_fs_word(&fs, 1, off)), 5);
+}
+
+/* Locked by another at the very version that is remembered: with one of two, the lock that was got
+ * is given back, and nobody waits (R13). */
+static void get_many__one_of_two_locked__conflict_and_the_other_released(void **state)
+{
+    (void)state;
+    uint64_t a = ts_fs_add(&fs, "a", "value"), b = ts_fs_add(&fs, "b", "value");
+    read_once("a", "value");
+    read_once("b", "value");
+    *ts_fs_word(&fs, 1, b) = htole64(pm_word_make_locked(8, 5, 5));
+    struct cairn_read reads[] = {
+        {.table = 1, .key = "a", .key_size = 1, .buf = buf, .buf_size = 32, .for_update = 1},
+        {.table = 1, .key = "b", .key_size = 1, .buf = buf + 32, .buf_size = 32, .for_update = 1},
+    };
+    uint64_t before = fs.fake.now_ns;
+    struct cairn_tx *tx = begin();
+    assert_int_equal(cairn_get_many(tx, reads, 2), CAIRN_E_CONFLICT);
+    assert_true(fs.fake.now_ns - before < 20000);
+    assert_int_equal(le64toh(*ts_fs_word(&fs, 1, a)), 5);
+    assert_int_equal(commit(tx), CAIRN_OUTCOME_ABORTED);
+}
+
+static uint64_t cut_read; /* reads of this place fail */
+static int fail_read(struct ts_fake *fake, const struct ts_fake_post *post)
+{
+    (void)fake;
+    return post->op == TS_FAKE_READ && post->remote == cut_read ? CAIRN_E_NODE_DOWN : 0;
+}
+
+/* The connection ends between the lock and the read behind it: an error, and nothing is committed
+ * under a lock of which nobody knows. */
+static void get_for_update__lost_behind_the_lock__error(void **state)
+{
+    (void)state;
+    cut_read = ts_fs_add(&fs, "a", "value");
+    read_once("a", "value");
+    fs.fake.on_post = fail_read;
+    struct cairn_tx *tx = begin();
+    assert_int_equal(get_for_update(tx, "a"), CAIRN_E_NODE_DOWN);
+    fs.fake.on_post = NULL;
+    assert_int_equal(cairn_put(tx, 1, "a", 1, "x", 1), CAIRN_E_STATE);
+    cairn_abort(tx);
+    *ts_fs_word(&fs, 1, cut_read) = htole64(5); /* its node has fenced the slot */
+    read_once("a", "value");
+}
+
 /* The second key's bucket is locked by the first already: what is behind the lock is read all the
  * same. */
 static void get_for_update__bucket_held_and_remembered__reads_it(void **state)
@@ -268,7 +368,7 @@ static void lock_want__many_failed_tries__entries_are_used_again(void **state)
         assert_non_null(lock);
         assert_int_equal(lock->off, TS_BLOCKS + 64 * i);
         assert_int_equal(lock->state, TXN_LOCK_WANTED);
-        assert_ptr_equal(lock->old, fs.ctx->words + (lock - tx->lock));
+        assert_ptr_equal(lock->old, tx->words + (lock - tx->lock));
         lock->state = TXN_LOCK_FAILED;
     }
     assert_memory_equal(&held, &tx->lock[0], sizeof(held));
@@ -541,7 +641,11 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, setup, teardown),                                        \
+    {                                                                                              \
+        #name " (ordered)", name, setup_ordered, teardown, NULL                                    \
+    }
     const struct CMUnitTest tests[] = {
         CASE(get__cold_then_warm__two_reads_then_one),
         CASE(get__locked_for_a_while__waits_for_it),
@@ -552,6 +656,10 @@ int main(int argc, char **argv)
         CASE(get_for_update__moved_between_read_and_lock__looked_up_again),
         CASE(get_for_update__place_reused_at_that_version__gives_it_back),
         CASE(get_many__two_absent_keys_of_one_bucket_for_update__one_lock),
+        CASE(get_many__one_of_two_changed_since_cached__both_locked),
+        CASE(get_many__remembered_key_twice_for_update__one_lock),
+        CASE(get_many__one_of_two_locked__conflict_and_the_other_released),
+        CASE(get_for_update__lost_behind_the_lock__error),
         CASE(get_for_update__bucket_held_and_remembered__reads_it),
         CASE(lock_want__many_failed_tries__entries_are_used_again),
         CASE(get__twice_and_changed_between__conflict),

@@ -38,7 +38,7 @@ struct part { /* of a campaign, as workers see it */
 const char *cr_campaign_replay(const struct cr_campaign *c, const struct cr_setup *setup,
     uint64_t seed, char text[CR_TEXT_MAX])
 {
-    static const struct cr_setup usual = {.ops = CR_CAMPAIGN_OPS, .faults = CR_FAULTS_ALL};
+    static const struct cr_setup usual = CR_CAMPAIGN_SETUP;
     char shape[CR_SETUP_TEXT_MAX], usual_shape[CR_SETUP_TEXT_MAX];
     const struct { const char *name, *value; } options[] = {{"--mutant", c->mutant},
         {"--workload", c->workload}, {"--setup", shape}};
@@ -124,7 +124,9 @@ static struct outcome run_one(const struct part *p, const struct cr_setup *setup
     struct outcome outcome = {r->plan_fired, r->hash};
     cr_campaign_account(r, report);
     report->unseed = cn_mix64(report->unseed + 1) ^ r->hash;
-    if (r->failed) {
+    if (r->unable) {
+        cr_report_doubt(report, "seed %" PRIu64 ": %s", seed, r->failure);
+    } else if (r->failed) {
         cr_report_fail(report, seed, r->failure, note->replay);
         (void)cr_setup_print(setup, report->failure[report->failure_count - 1].setup);
     }

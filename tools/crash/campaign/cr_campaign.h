@@ -29,7 +29,9 @@ struct cr_campaign {
     bool interrupted;      /* out */
 };
 
-#define CR_CAMPAIGN_OPS 20u /* of each client, unless a set-up says otherwise; and all faults */
+/* The shape of a run, unless something says otherwise: operations of each client, all faults, and
+ * the rules of the protocol asserted as they are kept or broken. */
+#define CR_CAMPAIGN_SETUP {.ops = 20, .faults = CR_FAULTS_ALL, .rules = true}
 
 /* Adds to *report, which is initialised, and closes it. Errors: those of cr_jobs_run(). */
 CN_MUST_CHECK int cr_campaign_run(struct cr_campaign *campaign, struct cr_report *report);

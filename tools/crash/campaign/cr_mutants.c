@@ -33,6 +33,9 @@ static const struct cr_setup mixed = {.ops = 20, .faults = CR_FAULTS_ALL};
 /* No faults: conflicts only. */
 static const struct cr_setup busy = {.nodes = 2, .clients = 4, .ops = 40,
     .work = (1u << CR_WORK_COUNT) - 1};
+/* All transactions in flight are one coordinator's. */
+static const struct cr_setup crowd = {.nodes = 2, .clients = 6, .group = 6, .ops = 40,
+    .faults = CR_FAULTS_ALL, .discipline = true, .rules = true};
 /* Nodes die and are back at once, so sessions end and begin. */
 static const struct cr_setup sessions = {.nodes = 2, .clients = 4, .ops = 40, .work = WORK(BANK),
     .hazard = {[SIM_NODE] = {.process = 80}}, .faults = CR_FAULT_NODE_PROCESS, .quick = true};
@@ -141,6 +144,7 @@ static const struct cr_aim aims[] = {
     SCRIPT(c_wait_holding_lock, holder, TXN),
     SCRIPT(c_ring_past_position, burst, TXN),
     SEEDS(c_session_continues, sessions, NULL),
+    SEEDS(c_staging_restarts, crowd, NULL),
     ENUM(n_apply_unpersisted, 70, 20, 0, PART),
     SEEDS(n_commit_unmarked, doubts, PART),
     DISCIPLINE(n_no_body_fence, 0, 20, PART),
@@ -232,7 +236,22 @@ bool cr_mutant_use(int mutant)
 
 /* ---- kills ---- */
 
-bool cr_aim_run(const struct cr_aim *aim, int mutant, uint64_t seed, char *failure, size_t size)
+void cr_kill_by_death(const char *how, struct cr_kill *kill)
+{
+    static const char *const modules[] = {"include/", "pmem/", "rdma/", "txn/", "recovery/"};
+    const char *words = strstr(how, "cairn: ");
+
+    memset(kill, 0, sizeof(*kill));
+    for (size_t i = 0; words != NULL && i < CN_ARRAY_SIZE(modules); i++)
+        kill->killed = kill->killed ||
+            (strncmp(words + 7, modules[i], strlen(modules[i])) == 0 &&
+                strstr(words, ": assertion failed: ") != NULL);
+    kill->lost = !kill->killed;
+    (void)snprintf(kill->how, sizeof(kill->how), "%.255s", how);
+}
+
+static bool run_setup(const struct cr_aim *aim, int mutant, uint64_t seed, char *failure,
+    size_t size, bool *ret_unable)
 {
     struct cr_result *r = sim_calloc(1, sizeof(*r));
 
@@ -240,10 +259,18 @@ bool cr_aim_run(const struct cr_aim *aim, int mutant, uint64_t seed, char *failu
     cr_cluster_run(aim->setup, seed, r);
     (void)cr_mutant_use(CN_MUTANT_none);
     bool failed = r->failed;
+    *ret_unable = r->unable;
     if (failed)
         (void)snprintf(failure, size, "%.*s", (int)size - 1, r->failure);
     sim_free(r);
     return !failed;
+}
+
+bool cr_aim_run(const struct cr_aim *aim, int mutant, uint64_t seed, char *failure, size_t size)
+{
+    bool unable;
+
+    return run_setup(aim, mutant, seed, failure, size, &unable);
 }
 
 static void kill_by_seeds(
@@ -251,18 +278,20 @@ static void kill_by_seeds(
 {
     char failure[256];
 
-    for (uint64_t seed = 1; seed <= seeds && !ret->killed; seed++) {
+    for (uint64_t seed = 1; seed <= seeds && !ret->killed && !ret->lost; seed++) {
         ret->states++;
         *beat += 1;
-        if (cr_aim_run(aim, aim->mutant, seed, failure, sizeof(failure)))
+        if (run_setup(aim, aim->mutant, seed, failure, sizeof(failure), &ret->lost))
             continue;
+        memcpy(ret->how, failure, sizeof(ret->how));
+        if (ret->lost)
+            break;
         /* Of the control only lost data counts. */
         if (aim == &control && strstr(failure, "lost:") == NULL &&
             strstr(failure, "ledger") == NULL)
             continue;
         ret->killed = true;
         ret->seed = seed;
-        memcpy(ret->how, failure, sizeof(ret->how));
         ret->unsound = aim != &control &&
             !cr_aim_run(aim, CN_MUTANT_none, seed, failure, sizeof(failure));
     }
@@ -280,6 +309,10 @@ static bool run_case(const struct cr_aim *aim, int mutant, uint32_t number, stru
     cr_enum_run(&options, report, NULL);
     (void)cr_mutant_use(CN_MUTANT_none);
     bool passes = report->violations == 0;
+    if (passes && report->doubts != 0) {
+        ret->lost = true;
+        (void)snprintf(ret->how, sizeof(ret->how), "%.255s", report->doubt);
+    }
     if (mutant != CN_MUTANT_none) {
         ret->states += aim->way == CR_WAY_ENUM ? report->images_explored : 1;
         if (!passes)
@@ -291,7 +324,9 @@ static bool run_case(const struct cr_aim *aim, int mutant, uint32_t number, stru
 
 static void kill_by_cases(const struct cr_aim *aim, uint64_t *beat, struct cr_kill *ret)
 {
-    for (uint32_t i = aim->first; i < aim->first + aim->count && !ret->killed; i++) {
+    uint32_t end = aim->first + aim->count;
+
+    for (uint32_t i = aim->first; i < end && !ret->killed && !ret->lost; i++) {
         *beat += 1;
         if (run_case(aim, aim->mutant, i, ret))
             continue;

@@ -32,6 +32,7 @@ struct cr_aim {
 struct cr_kill {
     bool killed;
     bool unsound;    /* the same run fails with the rule in force: that is no kill */
+    bool lost;       /* the harness failed, `how`: nobody knows whether it would be noticed */
     uint64_t states; /* it took, or were run in vain */
     uint64_t seed;   /* of the killing run */
     char how[256];
@@ -46,6 +47,10 @@ bool cr_aim_run(const struct cr_aim *aim, int mutant, uint64_t seed, char *failu
 /* Up to `seeds` runs; `beat` (may be NULL) is raised with each. */
 void cr_aim_kill(
     const struct cr_aim *aim, uint64_t seeds, uint64_t *beat, struct cr_kill *ret_kill);
+
+/* A process that ran it has died, `how` as of cr_jobs.died. An assertion of the product that speaks
+ * is a bug that was noticed; anything else is a failure of the harness, or of the machine. */
+void cr_kill_by_death(const char *how, struct cr_kill *ret_kill);
 
 const char *cr_mutant_name(int mutant);
 const char *cr_mutant_rule(int mutant);

@@ -126,7 +126,7 @@ void cr_point_setup(enum cn_step step, enum cr_cell kind, uint32_t attempt, uint
     uint32_t turn = 1 + attempt / OCCURRENCES;
 
     CAIRN_ASSERT(kind >= CR_CELL_PROCESS && kind <= CR_CELL_PAUSED);
-    *ret_setup = (struct cr_setup){.nodes = 2, .clients = 3, .ops = 12,
+    *ret_setup = (struct cr_setup){.nodes = 2, .clients = 3, .ops = 12, .rules = true,
         .faults =
             CR_FAULT_NODE_PROCESS | CR_FAULT_NODE_POWER | CR_FAULT_CLIENT | CR_FAULT_BREAK,
         .clean_end = step == CN_STEP_r_clean,

@@ -104,7 +104,7 @@ static void make_config(struct cr_cluster *c)
     config->verdict_s = 86400;
     int rc = txn_config_check(config);
     if (rc != 0)
-        sim_fail(&c->sim, "configuration: %s", cairn_last_error());
+        sim_unable(&c->sim, "configuration: %s", cairn_last_error());
 }
 
 /* ---- nodes ---- */
@@ -243,7 +243,7 @@ static void node_new(struct cr_cluster *c, uint32_t i)
     if (rc == 0)
         rc = pm_format(&pm, &extent, 1, &c->config.geometry, &c->config.cluster, n->id);
     if (rc != 0)
-        sim_fail(&c->sim, "format: %s (%s)", cairn_error_name(rc), cairn_last_error());
+        sim_unable(&c->sim, "format: %s (%s)", cairn_error_name(rc), cairn_last_error());
     sim_pool_settle(n->pool);
     if (c->sim.failed)
         return;
@@ -252,93 +252,6 @@ static void node_new(struct cr_cluster *c, uint32_t i)
         n->pool->garbage_from = s.rings_off;
         n->pool->garbage_end = s.heap_off;
     }
-}
-
-/* ---- clients ---- */
-
-static void client_main(struct sim_actor *actor)
-{
-    struct cr_client *client = actor->arg;
-    struct cr_cluster *c = client->cluster;
-    int rc = txn_ctx_open(c->cairn, &actor->env, &client->ctx);
-
-    if (rc != 0) {
-        sim_fail(&c->sim, "%s: context: %s", actor->name, cairn_last_error());
-        return;
-    }
-    if (c->setup.body != NULL) {
-        c->setup.body(client);
-        client->ops_left = 0;
-    }
-    while (client->ops_left > 0 && !c->sim.stop) {
-        client->ops_left--;
-        cr_tell_begin(client, "an operation");
-        if (client->operation <= 64 &&
-            (c->setup.skip[client->index] >> (client->operation - 1) & 1) != 0) {
-            cr_tell_end(client);
-            continue;
-        }
-        if (sim_chance(&c->sim, "think", 1, 4))
-            sim_sleep(&c->sim, c->sim.now + sim_delay(&c->sim, "think-time"));
-        cr_run_step(client);
-        /* Else all operations are spent on a node that is down. */
-        if (client->trouble && sim_chance(&c->sim, "wait", 3, 4))
-            sim_sleep(&c->sim, c->sim.now + sim_choose(&c->sim, "wait-us", 2000) * SIM_US);
-        client->trouble = false;
-        cr_tell_end(client);
-    }
-    client->busy = true;
-    client->busy_since = c->sim.now;
-    cairn_ctx_close(&client->ctx);
-    client->busy = false;
-    client->finished = true;
-}
-
-static void client_abandon(struct sim_actor *actor)
-{
-    struct cr_client *client = actor->arg;
-
-    if (client->ctx != NULL)
-        txn_ctx_abandon(&client->ctx);
-    client->busy = false;
-    cr_run_crashed(client);
-    /* The operation in flight stays PENDING in the ledger; its process invokes no more. */
-    client->process = ++client->cluster->next_process;
-}
-
-static void on_client_restart(void *arg, uint64_t tag)
-{
-    struct cr_client *client = arg;
-
-    (void)tag;
-    if (!client->actor->alive && !client->finished)
-        sim_actor_start(client->actor, 0);
-}
-
-static void setup_main(struct sim_actor *actor)
-{
-    struct cr_client *client = actor->arg;
-    struct cr_cluster *c = client->cluster;
-    int rc = txn_ctx_open(c->cairn, &actor->env, &client->ctx);
-
-    if (rc != 0) {
-        sim_fail(&c->sim, "%s: context: %s", actor->name, cairn_last_error());
-        return;
-    }
-    if (client->ops_left == 1)
-        cr_run_setup(client);
-    else
-        cr_run_check(client);
-    cairn_ctx_close(&client->ctx);
-    client->finished = true;
-}
-
-static void client_new(struct cr_cluster *c, struct cr_client *client, const char *name,
-    void (*main)(struct sim_actor *))
-{
-    client->cluster = c;
-    client->process = ++c->next_process;
-    client->actor = sim_actor_new(&c->sim, SIM_CLIENT, name, main, client_abandon, client);
 }
 
 /* ---- phases ---- */
@@ -366,7 +279,7 @@ static void on_crash(struct sim *sim, struct sim_actor *actor, enum sim_crash ki
         struct cr_client *client = actor->arg;
         c->counts.crashes_client++;
         if (c->keep_alive)
-            sim_after(sim, sim_delay(sim, "client-restart"), on_client_restart, client, 0);
+            cr_client_restart(client, sim_delay(sim, "client-restart"));
     }
     if ((c->faults & CR_FAULT_NESTED) != 0 && sim_chance(sim, "nested", 1, 2)) {
         /* At some step of what follows, most likely recovery. */
@@ -554,8 +467,7 @@ static void phases(struct cr_cluster *c)
     sim->plan[1] = c->setup.first;
     c->keep_alive = true;
     cr_tell_phase(sim, CR_PHASE_WORK, "the clients begin");
-    for (uint32_t i = 0; i < c->client_count && !sim->stop; i++)
-        sim_actor_start(c->client[i].actor, sim_delay(sim, "start"));
+    cr_clients_start(c);
     cr_nemesis_start(c);
     await_clients(c);
     heal(c);
@@ -602,6 +514,19 @@ static void draw_fabric(struct cr_cluster *c)
         fabric->message_atomics ? "message" : "NIC");
 }
 
+/* How many clients share a context. A clock that stands still would let none of them rest. */
+static uint32_t draw_group(struct cr_cluster *c)
+{
+    static const uint32_t groups[] = {1, 1, 2, 3};
+
+    if (c->setup.group != 0)
+        return c->setup.group;
+    if (c->setup.plain || c->setup.body != NULL || (c->setup.faults & CR_FAULT_CLOCK) != 0 ||
+        c->setup.plan.occurrence != 0) /* counted over coordinators */
+        return 1;
+    return groups[sim_choose(&c->sim, "group", CN_ARRAY_SIZE(groups))];
+}
+
 static void draw_setup(struct cr_cluster *c)
 {
     struct sim *sim = &c->sim;
@@ -611,6 +536,7 @@ static void draw_setup(struct cr_cluster *c)
     draw_fabric(c);
     c->node_count = c->setup.nodes != 0 ? c->setup.nodes : 2 + sim_choose(sim, "nodes", 2);
     c->client_count = c->setup.clients != 0 ? c->setup.clients : 2 + sim_choose(sim, "clients", 3);
+    c->group = draw_group(c);
     c->faults = c->setup.faults & (sim_choose(sim, "faults", CR_FAULTS_ALL + 1) | CR_FAULT_STEP);
     sim->fabric->linger = c->setup.quick;
     if (c->setup.plain)
@@ -627,8 +553,8 @@ static void draw_setup(struct cr_cluster *c)
 
 static void build(struct cr_cluster *c)
 {
-    static const char *const names[] = {"c1", "c2", "c3", "c4", "c5", "c6"};
-    struct cairn_options options = {sizeof(options), 20, 50, 1u << 10};
+    struct cairn_options options = {.size = sizeof(options), .connect_timeout_ms = 20,
+        .op_timeout_ms = 50, .cache_entries = 1u << 10, .inflight = c->group};
 
     make_config(c);
     c->guard = cr_guard_new(&c->sim);
@@ -640,19 +566,13 @@ static void build(struct cr_cluster *c)
     c->rules = c->setup.rules && !c->sim.stop ? cr_rules_new(&c->sim) : NULL;
     for (uint32_t i = 0; c->rules != NULL && i < c->node_count && !c->sim.stop; i++)
         cr_rules_watch(c->rules, c->node[i].pool, c->node[i].super_off);
-    for (uint32_t i = 0; i < c->client_count; i++) {
-        c->client[i].index = i;
-        c->client[i].ops_left = c->setup.ops;
-        client_new(c, &c->client[i], names[i], client_main);
-    }
-    c->extra.index = c->client_count;
-    client_new(c, &c->extra, "extra", setup_main);
+    cr_clients_new(c);
     cr_run_open(c);
     if (c->sim.stop)
         return;
     int rc = txn_cluster_open(&c->config, &c->sim.fabric->base, &c->sim.env, &options, &c->cairn);
     if (rc != 0)
-        sim_fail(&c->sim, "cluster: %s", cairn_last_error());
+        sim_unable(&c->sim, "cluster: %s", cairn_last_error());
 }
 
 static void add_node(struct cr_result *ret, const struct cr_node *n)
@@ -677,6 +597,7 @@ static void report(struct cr_cluster *c, struct cr_result *ret)
 {
     memset(ret, 0, sizeof(*ret));
     ret->failed = c->sim.failed;
+    ret->unable = c->sim.unable;
     memcpy(ret->failure, c->sim.failure, sizeof(ret->failure));
     memcpy(ret->failure_class, c->sim.failure_class, sizeof(ret->failure_class));
     ret->diverged = c->sim.tape.diverged;

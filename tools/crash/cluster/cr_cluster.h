@@ -44,6 +44,7 @@ struct cr_client;
 
 struct cr_setup {
     uint32_t nodes, clients, ops; /* operations per client */
+    uint32_t group; /* clients that share a context (its transactions in flight); 0: drawn */
     unsigned faults;              /* allowed; the seed picks some of them */
     unsigned work;                /* workloads built in, 1 << enum cr_work; 0: the seed picks */
     const struct cairn_workload *workload[CR_PARTS_MAX + 1]; /* these, if any (cr_work_open()) */
@@ -119,7 +120,7 @@ struct cr_cluster {
     struct cr_setup setup;
     struct txn_config config;
     struct cairn *cairn;
-    uint32_t node_count, client_count;
+    uint32_t node_count, client_count, group;
     struct cr_node node[CR_NODES_MAX];
     struct cr_client client[CR_CLIENTS_MAX];
     struct cr_client extra; /* sets up, and reads everything at the end */
@@ -142,6 +143,7 @@ struct cr_cluster {
 
 struct cr_result {
     bool failed;
+    bool unable; /* failed by the harness: nothing is said of the product */
     int history_error; /* the histories could not be written: -errno */
     char failure[1024];
     char failure_class[SIM_CLASS_MAX]; /* which invariant; see sim_fail() */
@@ -164,6 +166,11 @@ void cr_cluster_run(const struct cr_setup *setup, uint64_t seed, struct cr_resul
 
 /* ---- between the files ---- */
 void cr_node_restart(struct cr_node *node, uint64_t delay);
+/* ---- cr_client.c ---- */
+void cr_clients_new(struct cr_cluster *cluster);
+void cr_clients_start(struct cr_cluster *cluster);
+/* A leader of a group (cr_setup.group). */
+void cr_client_restart(struct cr_client *client, uint64_t delay);
 /* Before the first actor starts, and when the clients do. */
 void cr_nemesis_prepare(struct cr_cluster *cluster);
 void cr_nemesis_start(struct cr_cluster *cluster);

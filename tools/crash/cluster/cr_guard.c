@@ -164,7 +164,7 @@ void cr_guard_watch(struct cr_guard *guard, struct sim_pool *pool, uint64_t supe
 
     CAIRN_ASSERT(guard->count < SIM_ACTORS_MAX);
     if (pm_attach(&w->look, &pm, super_off) != 0) {
-        sim_fail(guard->sim, "guard: %s", cairn_last_error());
+        sim_unable(guard->sim, "guard: %s", cairn_last_error());
         return;
     }
     w->pool = pool;

@@ -454,7 +454,7 @@ void cr_rules_watch(struct cr_rules *rules, struct sim_pool *pool, uint64_t supe
 
     CAIRN_ASSERT(rules->count < SIM_ACTORS_MAX);
     if (pm_attach(&w->look, &pm, super_off) != 0) {
-        sim_fail(rules->sim, "rules: %s", cairn_last_error());
+        sim_unable(rules->sim, "rules: %s", cairn_last_error());
         sim_free(w);
         return;
     }

@@ -127,6 +127,13 @@ static void settle_rest(struct cairn_run *run, int rc)
     }
 }
 
+static bool leaves_open(const struct cairn_run *run)
+{
+    const struct cairn_ctx *ctx = run->client->ctx;
+
+    return ctx->running != NULL ? ctx->running->open : ctx->tx_open != 0;
+}
+
 /* The call came back. */
 static void end_call(struct cairn_run *run, int rc)
 {
@@ -139,7 +146,7 @@ static void end_call(struct cairn_run *run, int rc)
     else if (rc != 0)
         cr_run_error(run, cr_call_name(run->call), rc);
     settle_rest(run, rc);
-    if (run->client->ctx->tx_open)
+    if (leaves_open(run))
         sim_fail(&c->sim, "%s: %s left its transaction open: cairn_abort() it before returning%s",
             name, cr_call_name(run->call), rc != 0 ? " an error" : "");
     if (run->noted != NULL && rc == 0)
@@ -171,7 +178,8 @@ void cr_run_step(struct cr_client *client)
     c->counts.ops++;
     begin_call(run, CR_CALL_STEP, &c->part[which]);
     int rc = run->part->workload->step(run, client->ctx);
-    uint64_t limit = STEP_LIMIT * (1 + run->commits);
+    /* Those that share a context wait for each other's end. */
+    uint64_t limit = STEP_LIMIT * (1 + run->commits) * c->group;
     end_call(run, rc);
     sim_trace(&c->sim, "step of %s ends: %s", run->part->workload->name,
         rc == 0 ? "0" : cairn_error_name(rc));

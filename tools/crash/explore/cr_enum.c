@@ -117,7 +117,10 @@ static void add_failure(struct cr_report *report, const struct cr_enum_options *
     cr_case_describe(&r->c, text, sizeof(text));
     snprintf(what, sizeof(what), "case %u (%.280s): %.700s", number, text, r->failure);
     tell_replay(o, number, replay, sizeof(replay));
-    cr_report_fail(report, o->seed, what, replay);
+    if (r->unable)
+        cr_report_doubt(report, "%s", what);
+    else
+        cr_report_fail(report, o->seed, what, replay);
 }
 
 static bool is_wanted(const struct cr_enum_options *o, uint32_t number, const struct cr_case *c)

@@ -56,7 +56,7 @@ static void make_config(struct cr_small *run)
     config->resolve_ms = 5;
     config->verdict_s = 86400;
     if (txn_config_check(config) != 0)
-        sim_fail(&run->sim, "configuration: %s", cairn_last_error());
+        sim_unable(&run->sim, "configuration: %s", cairn_last_error());
 }
 
 /* ---- nodes ---- */
@@ -123,7 +123,7 @@ static void node_new(struct cr_small *run, uint32_t i)
         rc = pm_format(
             &pm, &extent, 1, &run->config.geometry, &run->config.cluster, (uint16_t)(i + 1));
     if (rc != 0)
-        sim_fail(&run->sim, "format: %s (%s)", cairn_error_name(rc), cairn_last_error());
+        sim_unable(&run->sim, "format: %s (%s)", cairn_error_name(rc), cairn_last_error());
     sim_pool_settle(n->pool);
 }
 
@@ -196,7 +196,8 @@ static void on_crash(struct sim *sim, struct sim_actor *actor, enum sim_crash ki
 static void build(struct cr_small *run)
 {
     static const char *const names[CR_CASE_CLIENTS] = {"c1", "c2"};
-    struct cairn_options options = {sizeof(options), 20, 50, 1u << 10};
+    struct cairn_options options = {.size = sizeof(options), .connect_timeout_ms = 20,
+        .op_timeout_ms = 50, .cache_entries = 1u << 10, .inflight = 1};
 
     make_config(run);
     for (uint32_t i = 0; i < run->c->node_count && !run->sim.stop; i++)
@@ -212,7 +213,7 @@ static void build(struct cr_small *run)
     int rc = txn_cluster_open(
         &run->config, &run->sim.fabric->base, &run->sim.env, &options, &run->cairn);
     if (rc != 0)
-        sim_fail(&run->sim, "cluster: %s", cairn_last_error());
+        sim_unable(&run->sim, "cluster: %s", cairn_last_error());
 }
 
 static bool all_finished(const struct cr_small *run)
@@ -270,6 +271,7 @@ static void report(struct cr_small *run, struct cr_small_result *ret)
 {
     memset(ret, 0, sizeof(*ret));
     ret->failed = run->sim.failed;
+    ret->unable = run->sim.unable;
     snprintf(ret->failure, sizeof(ret->failure), "%.1023s", run->sim.failure);
     if (run->explorer != NULL)
         ret->explored = *cr_explorer_stats(run->explorer);

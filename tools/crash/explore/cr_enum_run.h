@@ -75,7 +75,7 @@ struct cr_small {
 };
 
 struct cr_small_result {
-    bool failed;
+    bool failed, unable; /* unable: by the harness */
     char failure[CR_TEXT_MAX];
     struct cr_explore_stats explored;
     struct cr_small_steps steps;

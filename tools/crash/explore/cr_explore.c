@@ -314,10 +314,8 @@ void cr_explorer_delete(struct cr_explorer **explorer)
         cr_level_fini(x->level[i]);
         sim_free(x->level[i]);
     }
-    for (uint32_t i = 0; i < CR_EXPLORE_POOLS_MAX; i++) {
+    for (uint32_t i = 0; i < CR_EXPLORE_POOLS_MAX; i++)
         cr_base_fini(&x->base[i]);
-        sim_free(x->failed_image[i]);
-    }
     for (uint32_t i = 0; i < x->steps; i++)
         sim_free(x->step[i]);
     cr_known_free(&x->images);
@@ -376,15 +374,6 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void forget_failure(struct cr_explorer *x)
-{
-    x->failed = false;
-    for (uint32_t i = 0; i < CR_EXPLORE_POOLS_MAX; i++) {
-        sim_free(x->failed_image[i]);
-        x->failed_image[i] = NULL;
-    }
-}
-
 bool cr_explore(
     struct cr_explorer *x, struct sim_pool *const *pools, uint32_t count, const char *step)
 {
@@ -394,7 +383,7 @@ bool cr_explore(
     if (x->pools == 0)
         begin(x, pools, count);
     CAIRN_ASSERT(count == x->pools);
-    forget_failure(x);
+    x->failed = false;
     for (uint32_t p = 0; p < count; p++) {
         CAIRN_ASSERT(pools[p]->size == x->base[p].size);
         follow(x, pools[p], p);
@@ -416,15 +405,6 @@ bool cr_explore(
 const char *cr_explorer_failure(const struct cr_explorer *explorer)
 {
     return explorer->failure;
-}
-
-const uint8_t *cr_explorer_failed_image(
-    const struct cr_explorer *explorer, uint32_t at, uint64_t *ret_size)
-{
-    if (at >= explorer->pools || explorer->failed_image[at] == NULL)
-        return NULL;
-    *ret_size = explorer->base[at].size;
-    return explorer->failed_image[at];
 }
 
 const struct cr_explore_stats *cr_explorer_stats(const struct cr_explorer *explorer)

@@ -104,9 +104,6 @@ void cr_explorer_delete(struct cr_explorer **explorer);
 bool cr_explore(struct cr_explorer *explorer, struct sim_pool *const *pools, uint32_t count,
     const char *step);
 const char *cr_explorer_failure(const struct cr_explorer *explorer);
-/* Bytes of pool number `at` in the image that failed, before its recovery; NULL: none did. */
-const uint8_t *cr_explorer_failed_image(
-    const struct cr_explorer *explorer, uint32_t at, uint64_t *ret_size);
 const struct cr_explore_stats *cr_explorer_stats(const struct cr_explorer *explorer);
 
 #endif

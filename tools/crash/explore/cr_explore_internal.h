@@ -89,7 +89,6 @@ struct cr_explorer {
     uint64_t pair[CR_STEPS_MAX]; /* a bit per step of the recovery */
     bool failed;
     char failure[2048];
-    uint8_t *failed_image[CR_EXPLORE_POOLS_MAX];
 };
 
 /* ---- cr_explore.c ---- */
@@ -115,8 +114,6 @@ void cr_level_fini(struct cr_level *level);
 void cr_level_visit(struct cr_level *level);
 /* The image ends in this state: is that the one it should? 0: not known yet. */
 void cr_level_compare(struct cr_level *level, uint64_t canonical);
-/* Bytes of a pool in that image. */
-void cr_level_bytes(const struct cr_level *level, uint32_t pool, uint8_t *ret);
 
 /* ---- cr_explore_known.c ---- */
 

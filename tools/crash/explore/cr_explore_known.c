@@ -136,17 +136,6 @@ static void add_pool(struct text *t, const struct cr_moment *m, uint32_t pool)
     }
 }
 
-static void keep_image(const struct cr_level *level)
-{
-    struct cr_explorer *x = level->x;
-
-    for (uint32_t p = 0; p < x->pools; p++) {
-        if (x->failed_image[p] == NULL)
-            x->failed_image[p] = sim_calloc(1, x->base[p].size);
-        cr_level_bytes(level, p, x->failed_image[p]);
-    }
-}
-
 void cr_violation(struct cr_level *level, const char *format, ...)
 {
     struct cr_explorer *x = level->x;
@@ -171,5 +160,4 @@ void cr_violation(struct cr_level *level, const char *format, ...)
         for (uint32_t p = 0; p < x->pools && !m->dead; p++)
             add_pool(&t, m, p);
     }
-    keep_image(level);
 }

@@ -186,23 +186,6 @@ static void build(struct cr_level *level)
     }
 }
 
-void cr_level_bytes(const struct cr_level *level, uint32_t pool, uint8_t *ret)
-{
-    const struct cr_moment *m = &level->moment;
-
-    memcpy(ret, level->x->base[pool].memory, level->x->base[pool].size);
-    for (uint32_t i = 0; i < m->diff[pool].count; i++)
-        memcpy(ret + (uint64_t)m->diff[pool].line[i] * CR_LINE,
-            source_line(level, pool, m->diff[pool].line[i]), CR_LINE);
-    for (uint32_t i = 0; i < m->units.count; i++) {
-        const struct sim_unit *unit = &m->units.unit[i];
-        const struct sim_alternative *a = &m->units.alternative[unit->first + m->digit[i]];
-        for (unsigned w = 0; unit->pool == pool && w < 8; w++)
-            if ((a->mask >> w & 1) != 0)
-                memcpy(ret + (uint64_t)unit->line * CR_LINE + 8u * w, &a->value[w], 8);
-    }
-}
-
 static void restore(struct cr_level *level)
 {
     for (uint32_t p = 0; p < level->x->pools; p++)

@@ -155,10 +155,23 @@ void cr_faults_print(const struct cr_faults *f, FILE *to)
 
 const char *cr_faults_name(uint32_t at)
 {
-    static const char *const names[] = {"F14", "F15", "F16", "F17", "F18", "F19", "F20", "F21",
-        "F22", "F24", "F25", "F26", "I2", "I5", "I6", "I13"};
+    static const char *const names[] = {"F13", "F14", "F15", "F16", "F17", "F18", "F19", "F20",
+        "F21", "F22", "F24", "F25", "F26", "I2", "I5", "I6", "I13"};
 
     return at < CN_ARRAY_SIZE(names) ? names[at] : NULL;
+}
+
+void cr_faults_each(struct cr_faults *f)
+{
+    cr_faults_media(f);
+    cr_faults_pools(f);
+    cr_faults_resources(f);
+    cr_faults_attack(f);
+    cr_faults_messages(f);
+    cr_faults_lies(f);
+    cr_faults_damaged(f);
+    cr_faults_forged(f);
+    cr_faults_offline(f);
 }
 
 void cr_faults_run_all(
@@ -166,13 +179,7 @@ void cr_faults_run_all(
 {
     if (!cr_faults_begin(f, options, report))
         return;
-    cr_faults_media(f);
-    cr_faults_pools(f);
-    cr_faults_resources(f);
-    cr_faults_attack(f);
-    cr_faults_messages(f);
-    cr_faults_forged(f);
-    cr_faults_offline(f);
+    cr_faults_each(f);
     cr_faults_end(f);
 }
 

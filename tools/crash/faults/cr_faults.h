@@ -72,6 +72,8 @@ const char *cr_faults_name(uint32_t at);
 bool cr_faults_begin(
     struct cr_faults *f, const struct cr_faults_options *options, struct cr_report *report);
 void cr_faults_end(struct cr_faults *f);
+/* All of what follows, between the two. */
+void cr_faults_each(struct cr_faults *f);
 void cr_faults_print(const struct cr_faults *f, FILE *to);
 /* NULL: not asked for. */
 struct cr_faults_tally *cr_faults_tally(struct cr_faults *f, const char *fault, const char *what);
@@ -87,9 +89,11 @@ void cr_faults_note_error(struct cr_faults_tally *t, int error);
 
 void cr_faults_media(struct cr_faults *f);     /* F14 to F17 */
 void cr_faults_pools(struct cr_faults *f);     /* F19, F21, F22 */
-void cr_faults_resources(struct cr_faults *f); /* F20, F26 */
+void cr_faults_resources(struct cr_faults *f); /* F13, F20, F26 */
 void cr_faults_attack(struct cr_faults *f);    /* F25 */
 void cr_faults_messages(struct cr_faults *f);  /* F24, F25: handshakes, messages */
+void cr_faults_lies(struct cr_faults *f);      /* F13, F25: locks, records, who takes no answers */
+void cr_faults_damaged(struct cr_faults *f);   /* F15, and the node serves */
 void cr_faults_forged(struct cr_faults *f);    /* F25: records, rule by rule */
 void cr_faults_offline(struct cr_faults *f);   /* I5, F22, F26: no node runs */
 

@@ -10,9 +10,8 @@
 
 #include "pmem/pm_record.h"
 #include "pmem/pm_slot.h"
-#include "rdma/rd_wire.h"
+#include "tools/crash/faults/cr_peer.h"
 
-#define WAIT_US 3000u
 #define FLOOD 4096u
 
 /* Records in the first node's rings, by their places. */
@@ -22,167 +21,20 @@ struct asked {
     uint64_t word[32]; /* a lock that each names */
 };
 
-struct peer {
-    const struct cr_stand *stand;
-    struct sim_actor *actor;
-    struct rd_ep *ep;
-    struct rd_conn *conn;
-    uint32_t id;
-    const struct asked *asked;
-    /* what came */
-    bool up, down;
-    int refusal;
-    uint32_t type, answer_id, body_size;
-    int status;
-    uint8_t body[4096];
-    char why[160];
-};
-
-static void turn(struct peer *p)
-{
-    struct rd_event e;
-    struct rd_message_wire head;
-
-    while (rd_poll(p->ep, &e, 1) == 1) {
-        p->up = p->up || e.type == RD_EV_UP;
-        if (e.type == RD_EV_DOWN && e.conn == p->conn) {
-            p->down = true;
-            p->refusal = e.size != 0 ? rd_wire_refusal(e.data, e.size) : 0;
-        }
-        if (e.type != RD_EV_MESSAGE || e.conn != p->conn || rd_wire_check(e.data, e.size) != 0)
-            continue;
-        memcpy(&head, e.data, sizeof(head));
-        p->type = le16_get(head.type);
-        p->answer_id = le32_get(head.id);
-        p->status = -(int)le32_get(head.status);
-        p->body_size = le16_get(head.size);
-        memcpy(p->body, (const uint8_t *)e.data + sizeof(head), p->body_size);
-    }
-}
-
-static void rest(struct peer *p, uint64_t us)
-{
-    for (uint64_t until = p->actor->sim->now + us * SIM_US; p->actor->sim->now < until;)
-        turn(p);
-}
-
-static void wrong(struct peer *p, const char *what, const char *have)
-{
-    if (p->why[0] == '\0')
-        (void)snprintf(p->why, sizeof(p->why), "%.80s: %.60s", what, have);
-}
-
-static void end(struct peer *p)
-{
-    if (p->conn != NULL)
-        rd_conn_delete(p->conn);
-    p->conn = NULL;
-}
-
-/* Connect to the first node; `size` of the hello. */
-static void meet(struct peer *p, const struct rd_hello_wire *hello, uint32_t size)
-{
-    p->up = p->down = false;
-    p->refusal = 0;
-    if (rd_connect(p->ep, p->stand->config.node[0].address, hello, size,
-            p->actor->sim->now + 20 * SIM_MS, &p->conn) != 0) {
-        wrong(p, "connect", cairn_last_error());
-        p->down = true;
-        return;
-    }
-    for (uint64_t until = p->actor->sim->now + 25 * SIM_MS;
-         !p->up && !p->down && p->actor->sim->now < until;)
-        turn(p);
-}
-
-static struct rd_hello_wire hello_of(const struct peer *p, enum rd_wire_role role)
-{
-    return (struct rd_hello_wire){.magic = le32_make(RD_WIRE_MAGIC),
-        .version = le16_make(RD_WIRE_VERSION), .role = le16_make((uint16_t)role),
-        .cluster = p->stand->config.cluster, .view = le32_make(p->stand->config.view),
-        .node = le16_make(1), .from_node = le16_make(role == RD_ROLE_NODE ? 2 : 0)};
-}
-
-static void must_meet(struct peer *p, enum rd_wire_role role, uint8_t session, const char *what)
-{
-    struct rd_hello_wire hello = hello_of(p, role);
-
-    hello.peer.b[0] = session;
-    meet(p, &hello, sizeof(hello));
-    if (!p->up || p->down)
-        wrong(p, what, "no connection");
-}
-
-static int post(struct peer *p, uint32_t type, const void *body, uint32_t size)
-{
-    uint8_t message[sizeof(struct rd_message_wire) + 256] __attribute__((aligned(8)));
-    struct rd_message_wire head = {.magic = le32_make(RD_WIRE_MAGIC),
-        .type = le16_make((uint16_t)type), .size = le16_make((uint16_t)size),
-        .id = le32_make(++p->id)};
-
-    memcpy(message, &head, sizeof(head));
-    memset(message + sizeof(head), 0, 256);
-    if (body != NULL)
-        memcpy(message + sizeof(head), body, size);
-    p->type = 0;
-    return rd_send(p->conn, message, (uint32_t)sizeof(head) + size);
-}
-
-/* Send it and see that this answer comes, with this status. */
-static void expect(struct peer *p, uint32_t type, const void *body, uint32_t answer, int status)
-{
-    if (p->conn == NULL || p->down)
-        return;
-    if (post(p, type, body, rd_wire_body_size(type)) != 0)
-        wrong(p, rd_wire_type_name(type), cairn_last_error());
-    for (uint64_t until = p->actor->sim->now + WAIT_US * SIM_US;
-         p->type == 0 && !p->down && p->actor->sim->now < until;)
-        turn(p);
-    if (p->type != answer || p->answer_id != p->id || p->status != status)
-        wrong(p, rd_wire_type_name(type),
-            p->down ? "connection lost"
-                : p->type == 0 ? "no answer"
-                : p->status == 0 ? rd_wire_type_name(p->type)
-                                 : cairn_error_name(p->status));
-}
-
-static void expect_silence(struct peer *p, uint32_t type, const void *body)
-{
-    if (p->conn == NULL || p->down)
-        return;
-    (void)!post(p, type, body, rd_wire_body_size(type));
-    rest(p, 300);
-    if (p->type != 0 || p->down)
-        wrong(p, rd_wire_type_name(type), p->down ? "connection lost" : "was answered");
-}
-
-/* The sender loses its connection. */
-static void expect_loss(struct peer *p, uint32_t type, const void *body, uint32_t size)
-{
-    if (p->conn == NULL || p->down)
-        return;
-    (void)!post(p, type, body, size);
-    for (uint64_t until = p->actor->sim->now + WAIT_US * SIM_US;
-         !p->down && p->actor->sim->now < until;)
-        turn(p);
-    if (!p->down)
-        wrong(p, rd_wire_type_name(type), "the connection stays");
-    end(p);
-}
-
 /* ---- scripts ---- */
 
-static void refused(struct peer *p, const struct rd_hello_wire *hello, uint32_t size, int error)
+static void refused(struct cr_peer *p, const struct rd_hello_wire *hello, uint32_t size, int error)
 {
-    meet(p, hello, size);
+    cr_peer_meet(p, hello, size);
     if (!p->down || p->refusal != error)
-        wrong(p, cairn_error_name(error), p->refusal == 0 ? "0" : cairn_error_name(p->refusal));
-    end(p);
+        cr_peer_wrong(p, cairn_error_name(error),
+            p->refusal == 0 ? "0" : cairn_error_name(p->refusal));
+    cr_peer_end(p);
 }
 
-static void wrong_hellos(struct peer *p)
+static void wrong_hellos(struct cr_peer *p)
 {
-    struct rd_hello_wire hello = hello_of(p, RD_ROLE_COORDINATOR);
+    struct rd_hello_wire hello = cr_peer_hello(p, RD_ROLE_COORDINATOR);
 
     hello.peer.b[0] = 1;
     refused(p, &hello, sizeof(hello) - 8, CAIRN_E_PROTOCOL);
@@ -191,60 +43,60 @@ static void wrong_hellos(struct peer *p)
     hello.node = le16_make(1);
     hello.cluster.b[0] ^= 1;
     refused(p, &hello, sizeof(hello), CAIRN_E_WRONG_CLUSTER);
-    hello = hello_of(p, RD_ROLE_COORDINATOR);
+    hello = cr_peer_hello(p, RD_ROLE_COORDINATOR);
     hello.version = le16_make(RD_WIRE_VERSION + 1);
     refused(p, &hello, sizeof(hello), CAIRN_E_WIRE_VERSION);
-    hello = hello_of(p, RD_ROLE_NODE);
+    hello = cr_peer_hello(p, RD_ROLE_NODE);
     hello.from_node = le16_make(77);
     refused(p, &hello, sizeof(hello), CAIRN_E_WRONG_NODE);
     hello.from_node = le16_make(1);
     refused(p, &hello, sizeof(hello), CAIRN_E_WRONG_NODE);
 }
 
-static void ask_statistics(struct peer *p)
+static void ask_statistics(struct cr_peer *p)
 {
     json_error_t error;
 
-    expect(p, RD_MSG_STATS, NULL, RD_MSG_STATS_REPLY, 0);
+    cr_peer_expect(p, RD_MSG_STATS, NULL, RD_MSG_STATS_REPLY, 0);
     json_t *o = json_loadb((const char *)p->body, p->body_size, 0, &error);
     if (json_integer_value(json_object_get(o, "node")) != 1 ||
         !json_is_object(json_object_get(o, "slots")) ||
         !json_is_object(json_object_get(o, "space")))
-        wrong(p, "statistics", "not as they should be");
+        cr_peer_wrong(p, "statistics", "not as they should be");
     json_decref(o);
 }
 
-static void tools(struct peer *p)
+static void tools(struct cr_peer *p)
 {
     static const uint32_t others[] = {RD_MSG_ASK, RD_MSG_PURGE, RD_MSG_PING, RD_MSG_CLOSE_REPLY};
-    struct rd_hello_wire stranger = hello_of(p, RD_ROLE_TOOL);
+    struct rd_hello_wire stranger = cr_peer_hello(p, RD_ROLE_TOOL);
     const struct rd_table_wire table = {.table = le16_make(99)};
     const struct rd_grant_wire grant = {.count = le32_make(1)};
 
     memset(&stranger.cluster, 0, sizeof(stranger.cluster));
     stranger.node = le16_make(0);
-    meet(p, &stranger, sizeof(stranger));
+    cr_peer_meet(p, &stranger, sizeof(stranger));
     ask_statistics(p);
-    expect_loss(p, RD_MSG_TABLE, &table, sizeof(table));
-    must_meet(p, RD_ROLE_TOOL, 0, "a tool");
+    cr_peer_expect_loss(p, RD_MSG_TABLE, &table, sizeof(table));
+    cr_peer_must_meet(p, RD_ROLE_TOOL, 0, "a tool");
     ask_statistics(p);
-    expect(p, RD_MSG_TABLE, &table, RD_MSG_TABLE_REPLY, CAIRN_E_NO_TABLE);
-    expect(p, RD_MSG_GRANT, &grant, RD_MSG_GRANT_REPLY, CAIRN_E_PROTOCOL);
-    expect(p, RD_MSG_ROOM, NULL, RD_MSG_ROOM_REPLY, CAIRN_E_PROTOCOL);
-    expect(p, RD_MSG_WORD, NULL, RD_MSG_WORD_REPLY, CAIRN_E_PROTOCOL);
-    expect(p, RD_MSG_CLOSE, NULL, RD_MSG_CLOSE_REPLY, CAIRN_E_PROTOCOL);
-    expect(p, RD_MSG_RESOLVE, NULL, RD_MSG_RESOLVE_REPLY, 0);
-    end(p);
+    cr_peer_expect(p, RD_MSG_TABLE, &table, RD_MSG_TABLE_REPLY, CAIRN_E_NO_TABLE);
+    cr_peer_expect(p, RD_MSG_GRANT, &grant, RD_MSG_GRANT_REPLY, CAIRN_E_PROTOCOL);
+    cr_peer_expect(p, RD_MSG_ROOM, NULL, RD_MSG_ROOM_REPLY, CAIRN_E_PROTOCOL);
+    cr_peer_expect(p, RD_MSG_WORD, NULL, RD_MSG_WORD_REPLY, CAIRN_E_PROTOCOL);
+    cr_peer_expect(p, RD_MSG_CLOSE, NULL, RD_MSG_CLOSE_REPLY, CAIRN_E_PROTOCOL);
+    cr_peer_expect(p, RD_MSG_RESOLVE, NULL, RD_MSG_RESOLVE_REPLY, 0);
+    cr_peer_end(p);
     for (uint32_t i = 0; i < CN_ARRAY_SIZE(others); i++) {
-        must_meet(p, RD_ROLE_TOOL, 0, "a tool");
-        expect_loss(p, others[i], NULL, rd_wire_body_size(others[i]));
+        cr_peer_must_meet(p, RD_ROLE_TOOL, 0, "a tool");
+        cr_peer_expect_loss(p, others[i], NULL, rd_wire_body_size(others[i]));
     }
-    must_meet(p, RD_ROLE_TOOL, 0, "a tool");
-    expect_loss(p, RD_MSG_TYPE_COUNT + 7, NULL, 8); /* no such message */
+    cr_peer_must_meet(p, RD_ROLE_TOOL, 0, "a tool");
+    cr_peer_expect_loss(p, RD_MSG_TYPE_COUNT + 7, NULL, 8); /* no such message */
 }
 
 /* As node 2, with questions about what never was. */
-static void nodes(struct peer *p)
+static void nodes(struct cr_peer *p)
 {
     struct rd_ask_wire ask = {.place = {.coordinator = {{9}}, .count = le64_make(1),
         .epoch = le64_make(1), .seq = le64_make(1), .slot = le16_make(1), .node = le16_make(1)}};
@@ -252,77 +104,77 @@ static void nodes(struct peer *p)
     struct rd_purge_wire purge = {.coordinator = {{9}}, .epoch = le64_make(1),
         .node = le16_make(2)};
 
-    must_meet(p, RD_ROLE_NODE, 0, "a node");
-    expect(p, RD_MSG_ASK, &ask, RD_MSG_ANSWER, 0);
+    cr_peer_must_meet(p, RD_ROLE_NODE, 0, "a node");
+    cr_peer_expect(p, RD_MSG_ASK, &ask, RD_MSG_ANSWER, 0);
     if (le32_get(((const struct rd_answer_wire *)(const void *)p->body)->verdict) !=
         RD_VERDICT_FORGOTTEN)
-        wrong(p, "a session that never was", "has a verdict");
-    expect(p, RD_MSG_PURGE, &purge, RD_MSG_PURGE_REPLY, 0);
+        cr_peer_wrong(p, "a session that never was", "has a verdict");
+    cr_peer_expect(p, RD_MSG_PURGE, &purge, RD_MSG_PURGE_REPLY, 0);
     ask.place.seq = le64_make(0);
-    expect(p, RD_MSG_ASK, &ask, RD_MSG_ANSWER, 0);
+    cr_peer_expect(p, RD_MSG_ASK, &ask, RD_MSG_ANSWER, 0);
     for (uint16_t slot = 0; slot < 10; slot++) {
         told.place.slot = le16_make(slot);
-        expect_silence(p, RD_MSG_TOLD, &told);
+        cr_peer_expect_silence(p, RD_MSG_TOLD, &told);
     }
     told.place.node = le16_make(2);
-    expect_silence(p, RD_MSG_TOLD, &told);
-    end(p);
+    cr_peer_expect_silence(p, RD_MSG_TOLD, &told);
+    cr_peer_end(p);
 }
 
 /* Words that nobody holds, or that name who is not there. */
-static void coordinators(struct peer *p)
+static void coordinators(struct cr_peer *p)
 {
     const struct pm_super *super = &p->stand->super[0];
     struct rd_conn *first;
     uint64_t words = 0;
 
-    must_meet(p, RD_ROLE_COORDINATOR, 1, "a coordinator");
+    cr_peer_must_meet(p, RD_ROLE_COORDINATOR, 1, "a coordinator");
     for (uint64_t off = super->heap_off; off < p->stand->pool_size && !p->down; off += 64) {
         struct rd_word_wire ask = {.off = le64_make(off)};
-        (void)!post(p, RD_MSG_WORD, &ask, sizeof(ask));
+        (void)!cr_peer_post(p, RD_MSG_WORD, &ask, sizeof(ask));
         for (uint32_t i = 0; i < 2000 && p->type == 0 && !p->down; i++)
-            rest(p, 2);
+            cr_peer_rest(p, 2);
         words += p->status == 0;
     }
     if (words == 0 || p->down)
-        wrong(p, "questions for words", "none was answered");
+        cr_peer_wrong(p, "questions for words", "none was answered");
     /* The same session again: the first connection is cut off. */
     first = p->conn;
-    must_meet(p, RD_ROLE_COORDINATOR, 1, "the same coordinator");
-    rest(p, 500);
+    cr_peer_must_meet(p, RD_ROLE_COORDINATOR, 1, "the same coordinator");
+    cr_peer_rest(p, 500);
     if (rd_write(first, 1, p->stand->pool_size, rd_ep_memory(p->ep), 8, 0) == 0)
-        wrong(p, "the first connection of a session", "may still write");
+        cr_peer_wrong(p, "the first connection of a session", "may still write");
     rd_conn_delete(first);
-    expect_loss(p, RD_MSG_CLOSE, NULL, 0);
+    cr_peer_expect_loss(p, RD_MSG_CLOSE, NULL, 0);
 }
 
 /* Asks and takes no answer, until its connection is gone. */
-static void flood(struct peer *p)
+static void flood(struct cr_peer *p)
 {
     uint32_t sent = 0;
 
-    must_meet(p, RD_ROLE_TOOL, 0, "a tool");
+    cr_peer_must_meet(p, RD_ROLE_TOOL, 0, "a tool");
     for (; sent < FLOOD && !p->down; sent++) {
-        if (post(p, RD_MSG_STATS, NULL, 0) != 0)
-            rest(p, 1);
+        if (cr_peer_post(p, RD_MSG_STATS, NULL, 0) != 0)
+            cr_peer_rest(p, 1);
         if (sent % 64 == 63)
             sim_sleep(p->actor->sim, p->actor->sim->now + 20 * SIM_US);
     }
-    rest(p, 500);
-    end(p);
+    cr_peer_rest(p, 500);
+    cr_peer_end(p);
 }
 
 /* All slots are taken; the next one is told so. Then they end, and others get them again. */
-static void all_slots(struct peer *p)
+static void all_slots(struct cr_peer *p)
 {
     struct rd_conn *conn[64];
     uint32_t n = 0, slots = p->stand->super[0].geometry.slot_count;
     bool full = false;
 
     for (uint32_t tries = 0; tries < 200 && n < slots && !full; tries++) {
-        struct rd_hello_wire hello = hello_of(p, RD_ROLE_COORDINATOR);
+        struct rd_hello_wire hello = cr_peer_hello(p, RD_ROLE_COORDINATOR);
         hello.peer.b[0] = (uint8_t)(20 + tries);
-        meet(p, &hello, sizeof(hello));
+        cr_peer_meet(p, &hello, sizeof(hello));
         full = p->down && p->refusal == CAIRN_E_SLOTS;
         if (p->up && !p->down) {
             conn[n++] = p->conn;
@@ -330,74 +182,76 @@ static void all_slots(struct peer *p)
             continue;
         }
         if (p->refusal != CAIRN_E_SLOTS && p->refusal != CAIRN_E_AGAIN)
-            wrong(p, "a slot", p->refusal == 0 ? "no answer" : cairn_error_name(p->refusal));
-        end(p);
-        rest(p, 1000);
+            cr_peer_wrong(
+                p, "a slot", p->refusal == 0 ? "no answer" : cairn_error_name(p->refusal));
+        cr_peer_end(p);
+        cr_peer_rest(p, 1000);
     }
     if (!full || n == 0 || n >= slots)
-        wrong(p, "all slots", "are never in use");
+        cr_peer_wrong(p, "all slots", "are never in use");
     for (uint32_t i = 0; i < n; i++)
         rd_conn_delete(conn[i]);
-    rest(p, 200000);
+    cr_peer_rest(p, 200000);
 }
 
 /* The first node holds records in doubt, for the second one is not there. */
-static void questions(struct peer *p)
+static void questions(struct cr_peer *p)
 {
+    const struct asked *asked = p->arg;
     uint32_t seen[RD_VERDICT_IN_DOUBT + 1] = {0};
-    struct rd_purge_wire purge = {.coordinator = p->asked->place[0].coordinator,
-        .epoch = p->asked->place[0].epoch, .node = le16_make(2)};
+    struct rd_purge_wire purge = {.coordinator = asked->place[0].coordinator,
+        .epoch = asked->place[0].epoch, .node = le16_make(2)};
     json_error_t error;
 
-    must_meet(p, RD_ROLE_NODE, 0, "a node");
-    for (uint32_t i = 0; i < p->asked->count; i++) {
-        struct rd_ask_wire ask = {p->asked->place[i]};
-        (void)!post(p, RD_MSG_ASK, &ask, sizeof(ask));
-        rest(p, 200);
+    cr_peer_must_meet(p, RD_ROLE_NODE, 0, "a node");
+    for (uint32_t i = 0; i < asked->count; i++) {
+        struct rd_ask_wire ask = {asked->place[i]};
+        (void)!cr_peer_post(p, RD_MSG_ASK, &ask, sizeof(ask));
+        cr_peer_rest(p, 200);
         uint32_t verdict = p->type != RD_MSG_ANSWER
             ? RD_VERDICT_IN_DOUBT
             : le32_get(((const struct rd_answer_wire *)(const void *)p->body)->verdict);
         seen[verdict <= RD_VERDICT_IN_DOUBT ? verdict : 0]++;
         ask.place.count = le64_make(le64_get(ask.place.count) + 1000);
-        (void)!post(p, RD_MSG_ASK, &ask, sizeof(ask)); /* another transaction there */
-        rest(p, 200);
+        (void)!cr_peer_post(p, RD_MSG_ASK, &ask, sizeof(ask)); /* another transaction there */
+        cr_peer_rest(p, 200);
         if (p->type == RD_MSG_ANSWER && verdict == RD_VERDICT_PRESENT &&
             le32_get(((const struct rd_answer_wire *)(const void *)p->body)->verdict) !=
                 RD_VERDICT_FORGOTTEN)
-            wrong(p, "a transaction that is not there", "has a verdict");
+            cr_peer_wrong(p, "a transaction that is not there", "has a verdict");
     }
     if (seen[RD_VERDICT_PRESENT] == 0 || seen[RD_VERDICT_COMMITTED] == 0 ||
         seen[RD_VERDICT_ABORTED] != 0 || seen[RD_VERDICT_NONE] != 0)
-        wrong(p, "verdicts", "not as they should be");
-    expect(p, RD_MSG_PURGE, &purge, RD_MSG_PURGE_REPLY, CAIRN_E_AGAIN);
-    end(p);
-    must_meet(p, RD_ROLE_TOOL, 0, "a tool");
-    for (uint32_t i = 0; i < p->asked->count; i++) {
-        struct rd_ask_wire ask = {p->asked->place[i]};
+        cr_peer_wrong(p, "verdicts", "not as they should be");
+    cr_peer_expect(p, RD_MSG_PURGE, &purge, RD_MSG_PURGE_REPLY, CAIRN_E_AGAIN);
+    cr_peer_end(p);
+    cr_peer_must_meet(p, RD_ROLE_TOOL, 0, "a tool");
+    for (uint32_t i = 0; i < asked->count; i++) {
+        struct rd_ask_wire ask = {asked->place[i]};
         for (uint32_t k = 0; k < 2; k++) { /* the second one waits behind the first */
-            (void)!post(p, RD_MSG_RESOLVE, &ask, sizeof(ask));
-            rest(p, 200);
+            (void)!cr_peer_post(p, RD_MSG_RESOLVE, &ask, sizeof(ask));
+            cr_peer_rest(p, 200);
         }
     }
-    expect(p, RD_MSG_STATS, NULL, RD_MSG_STATS_REPLY, 0);
+    cr_peer_expect(p, RD_MSG_STATS, NULL, RD_MSG_STATS_REPLY, 0);
     json_t *o = json_loadb((const char *)p->body, p->body_size, 0, &error);
     if (json_integer_value(json_object_get(o, "in_doubt")) == 0 ||
         json_is_true(json_object_get(o, "quiet")))
-        wrong(p, "statistics", "nothing is in doubt");
+        cr_peer_wrong(p, "statistics", "nothing is in doubt");
     json_decref(o);
-    rest(p, 1500000); /* who waits for a verdict is told that there is none yet */
-    end(p);
-    must_meet(p, RD_ROLE_COORDINATOR, 1, "a coordinator");
-    for (uint32_t i = 0; i < p->asked->count && !p->down; i++) {
-        struct rd_word_wire ask = {.off = le64_make(p->asked->word[i])};
-        (void)!post(p, RD_MSG_WORD, &ask, sizeof(ask));
-        rest(p, 200);
+    cr_peer_rest(p, 1500000); /* who waits for a verdict is told that there is none yet */
+    cr_peer_end(p);
+    cr_peer_must_meet(p, RD_ROLE_COORDINATOR, 1, "a coordinator");
+    for (uint32_t i = 0; i < asked->count && !p->down; i++) {
+        struct rd_word_wire ask = {.off = le64_make(asked->word[i])};
+        (void)!cr_peer_post(p, RD_MSG_WORD, &ask, sizeof(ask));
+        cr_peer_rest(p, 200);
     }
-    end(p);
+    cr_peer_end(p);
 }
 
 /* It answers as the second node, and does it badly: each time it is dropped, and asked again. */
-static void impostor(struct peer *p)
+static void impostor(struct cr_peer *p)
 {
     struct rd_welcome_wire welcome = {.magic = le32_make(RD_WIRE_MAGIC),
         .version = le16_make(RD_WIRE_VERSION), .node = le16_make(2),
@@ -406,7 +260,7 @@ static void impostor(struct peer *p)
     uint32_t asked = 0, dropped = 0;
 
     if (rd_listen(p->ep, p->stand->config.node[1].address) != 0)
-        wrong(p, "listen", cairn_last_error());
+        cr_peer_wrong(p, "listen", cairn_last_error());
     for (uint64_t until = p->actor->sim->now + 3000 * SIM_MS;
          asked < 8 && p->actor->sim->now < until;) {
         struct rd_event e;
@@ -418,23 +272,24 @@ static void impostor(struct peer *p)
             p->conn = e.conn;
             asked++;
             if (rd_accept(e.conn, NULL, 0, NULL, &welcome, sizeof(welcome)) != 0)
-                wrong(p, "accept", cairn_last_error());
+                cr_peer_wrong(p, "accept", cairn_last_error());
         } else if (e.type == RD_EV_MESSAGE && e.conn == p->conn) {
             struct rd_answer_wire answer = {.verdict = le32_make(RD_VERDICT_NONE)};
+            (void)!cr_peer_post(p, RD_MSG_PURGE_REPLY, NULL, 0); /* of nothing: no matter */
             if (asked % 4 == 2)
-                (void)!post(p, RD_MSG_ANSWER, &answer, sizeof(answer));
+                (void)!cr_peer_post(p, RD_MSG_ANSWER, &answer, sizeof(answer));
             else
-                (void)!post(p, RD_MSG_TYPE_COUNT + 3, NULL, 8);
+                (void)!cr_peer_post(p, RD_MSG_TYPE_COUNT + 3, NULL, 8);
         }
     }
     if (asked < 8 || dropped < 4)
-        wrong(p, "a node that answers badly", "is not dropped and asked again");
+        cr_peer_wrong(p, "a node that answers badly", "is not dropped and asked again");
     p->conn = NULL;
 }
 
 static const struct script {
     const char *what;
-    void (*run)(struct peer *peer);
+    void (*run)(struct cr_peer *peer);
     enum { AS_IT_IS, ALONE, NO_VERDICTS } how; /* ALONE: the second node comes late */
 } scripts[] = {{"handshakes", wrong_hellos, AS_IT_IS}, {"a tool", tools, AS_IT_IS},
     {"a node", nodes, AS_IT_IS}, {"a coordinator", coordinators, AS_IT_IS},
@@ -442,29 +297,6 @@ static const struct script {
     {"questions of what is in doubt", questions, ALONE},
     {"a node that answers badly", impostor, ALONE},
     {"all slots, and no room for verdicts", all_slots, NO_VERDICTS}};
-
-struct play { const struct script *script; const struct asked *asked; char why[160]; };
-
-static void run(struct sim_actor *actor, const struct cr_stand *stand, void *arg)
-{
-    struct play *play = arg;
-    struct peer *p = sim_calloc(1, sizeof(*p));
-    struct rd_ep_config config = {.env = &actor->env, .connections_max = 64,
-        .outstanding_max = 64, .memory_size = 4096, .log_memory_size = 2048, .name = "peer"};
-
-    p->stand = stand;
-    p->actor = actor;
-    p->asked = play->asked;
-    if (rd_ep_open(&actor->sim->fabric->base, &config, &p->ep) == 0) {
-        play->script->run(p);
-        end(p);
-        rd_ep_close(p->ep);
-    } else {
-        wrong(p, "endpoint", cairn_last_error());
-    }
-    memcpy(play->why, p->why, sizeof(play->why));
-    sim_free(p);
-}
 
 /* ---- the pools ---- */
 
@@ -547,9 +379,9 @@ void cr_faults_messages(struct cr_faults *f)
         struct cr_faults_tally *t = cr_faults_tally(
             f, i == 0 ? "F24" : "F25", i == 0 ? "handshakes" : "messages out of place");
         struct asked asked = {0};
-        struct play play = {.script = &scripts[i], .asked = &asked};
+        struct cr_peer_play play = {.script = scripts[i].run, .arg = &asked};
         struct cr_stand_variant v = {
-            .seed = f->options.seed + i, .attack = run, .attack_arg = &play};
+            .seed = f->options.seed + i, .attack = cr_peer_run, .attack_arg = &play};
         struct cr_stand_outcome o;
         if (t == NULL)
             continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cr_faults_pools.c: whole pools that are not what they should be: F18 a log that begins
- * anywhere in its ring, F19 counters that are large or
- * about to wrap, F21 an older copy, F22 the wrong one.
+ * cr_faults_pools.c: whole pools that are not what they should be: F18 a log that begins anywhere
+ * in its ring, F19 counters that are large or about to wrap, F21 an older copy, F22 the wrong one,
+ * or the right one under the wrong configuration.
  */
 #include "tools/crash/faults/cr_faults.h"
 
@@ -85,6 +85,13 @@ static void wrong_pools(struct cr_faults *f)
         drop(&v);
         cr_stand_delete(&other);
     }
+    v = take(f, f->stand);
+    v.first_id = 7;
+    expect_refused(f, "a node that is not configured", &v, 0, CAIRN_E_CONFIG);
+    v.first_id = 0;
+    v.persistence = TXN_PERSISTENCE_EADR; /* and the platform's caches are lost */
+    expect_refused(f, "a platform that cannot keep what is asked", &v, 1, CAIRN_E_DURABILITY);
+    drop(&v);
     v = take(f, f->stand);
     memset(v.bytes[1], 0, f->stand->pool_size);
     expect_refused(f, "a file of zeros", &v, 1, CAIRN_E_NOT_A_POOL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * cr_faults_resources.c: F20 clocks that jump, stand still, run at other rates or show other times
- * than those of other hosts; F26 an allocation fails, each one of a small run in turn. And
- * I6: recovery comes to the same state in whatever order.
+ * than those of other hosts; F26 an allocation fails, each one of a small run in turn, F13 a call
+ * of the fabric. And I6: recovery comes to the same state in whatever order.
  */
 #include "tools/crash/faults/cr_faults.h"
 
@@ -197,37 +197,47 @@ static void forget_verdicts(struct cr_faults *f)
 
 /* ---- F26 ---- */
 
-/* The allocation fails once; then what is left of the pools is started again, and has to be all
- * right: no lock, no half done record. Returns whether there was such an allocation. */
-static bool fail_allocation(
-    struct cr_faults *f, struct cr_faults_tally *t, uint32_t actor, uint64_t number)
+/* Something fails once, as the variant says; then what is left of the pools is started again, and
+ * has to be all right: no lock, no half done record. Returns whether it came to that. `goes_on`:
+ * who goes on after it must come to an end with everything. */
+static bool fail_once(struct cr_faults *f, struct cr_faults_tally *t, struct cr_stand_variant *v,
+    bool goes_on, const char *how)
 {
     struct cr_stand_outcome o, after;
-    struct cr_stand_variant v;
-    char how[64];
 
-    take(f, &v);
-    v.fail_actor = actor;
-    v.fail_at = number;
-    v.grow = GROW;
-    v.write_back = true;
-    snprintf(how, sizeof(how), "allocation %lu", number);
-    cr_stand_try(f->stand, &v, &o);
-    bool reached = o.alloc_failed;
+    v->grow = GROW;
+    v->write_back = true;
+    cr_stand_try(f->stand, v, &o);
+    bool reached = o.alloc_failed || o.call_failed;
     if (reached) {
-        /* An actor that goes on after it must come to an end with everything. */
-        if (!cr_stand_refused(&o) && o.write != 0 && o.failed < CR_STAND_KEYS &&
+        if (goes_on && !cr_stand_refused(&o) && o.write != 0 && o.failed < CR_STAND_KEYS &&
             o.what[0] == '\0') {
             o.hung = true;
             snprintf(o.what, sizeof(o.what), "a write behind it gave %s",
                 cairn_error_name(o.write));
         }
         cr_faults_count(f, t, &o, false, how);
-        v.fail_at = v.grow = 0;
-        cr_stand_try(f->stand, &v, &after);
+        v->fail_at = v->grow = 0;
+        v->fail.call = SIM_CALL_NONE;
+        v->seed += 1; /* other nonces */
+        cr_stand_try(f->stand, v, &after);
         must_be_right(&after);
         cr_faults_count(f, t, &after, false, how);
     }
+    return reached;
+}
+
+static bool fail_allocation(
+    struct cr_faults *f, struct cr_faults_tally *t, uint32_t actor, uint64_t number)
+{
+    struct cr_stand_variant v;
+    char how[64];
+
+    take(f, &v);
+    v.fail_actor = actor;
+    v.fail_at = number;
+    snprintf(how, sizeof(how), "allocation %lu", number);
+    bool reached = fail_once(f, t, &v, true, how);
     drop(&v);
     return reached;
 }
@@ -244,6 +254,42 @@ static void fail_allocations(struct cr_faults *f)
     }
 }
 
+/* ---- F13 ---- */
+
+/* What a node cannot cut off it must not decide about: keys may stay locked until it is started
+ * again. */
+static bool fail_call(struct cr_faults *f, struct cr_faults_tally *t, uint32_t actor,
+    enum sim_call call, uint64_t number)
+{
+    struct cr_stand_variant v;
+    char how[64];
+
+    take(f, &v);
+    v.fail.actor = actor;
+    v.fail.call = call;
+    v.fail.at = number;
+    v.close = call == SIM_CALL_FENCE || call == SIM_CALL_REVOKE;
+    v.rest_ns = call == SIM_CALL_REVOKE ? 200 * SIM_MS : 0; /* it is tried again now and then */
+    snprintf(how, sizeof(how), "%s %lu", sim_call_name(call), number);
+    bool reached = fail_once(f, t, &v, !v.close, how);
+    drop(&v);
+    return reached;
+}
+
+static void fail_calls(struct cr_faults *f)
+{
+    static const char *const names[] = {
+        "calls of node 1's fabric", "calls of node 2's fabric", "calls of the client's fabric"};
+
+    for (uint32_t actor = 0; actor <= CR_STAND_NODES; actor++) {
+        struct cr_faults_tally *t = cr_faults_tally(f, "F13", names[actor]);
+        for (uint32_t call = 1; t != NULL && call < SIM_CALL_COUNT; call++)
+            for (uint64_t n = 1; !cr_faults_time_is_up(f); n++)
+                if (!fail_call(f, t, actor, (enum sim_call)call, n))
+                    break;
+    }
+}
+
 void cr_faults_resources(struct cr_faults *f)
 {
     change_clocks(f);
@@ -251,4 +297,5 @@ void cr_faults_resources(struct cr_faults *f)
     start_in_any_order(f);
     pace_nodes(f);
     fail_allocations(f);
+    fail_calls(f);
 }

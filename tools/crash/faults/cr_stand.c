@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cr_stand.c: makes the pools of a stand, and starts and reads variants of them.
- *
- * Making: a client stores and deletes keys; another dies between two of its records; when
- * all is quiet the earlier copies are taken; then the nodes stop, and the first client commits
- * records that no node has seen when everything is copied.
+ * cr_stand.c: a stand's cluster, and how its pools are made: a client stores and deletes keys;
+ * another dies between two of its records; when all is quiet the earlier copies are taken; then the
+ * nodes stop, and the first client commits records that no node has seen when everything is copied.
  */
-#include "tools/crash/faults/cr_stand.h"
+#include "tools/crash/faults/cr_stand_internal.h"
 
 #include "pmem/pm_format.h"
 #include "recovery/rec_node.h"
@@ -16,37 +14,8 @@
 
 #define CHUNKS 40u
 #define MAKE_LIMIT (4000 * SIM_MS)
-#define TRY_LIMIT (20000 * SIM_MS) /* many waits of 50 ms for what is damaged */
 #define MAKE_TRIES 8u
 #define LAST_RECORDS 6u /* transactions while the nodes stand still */
-
-struct cluster { /* one simulation */
-    struct sim sim;
-    struct cr_stand *stand; /* being made; else NULL */
-    const struct cr_stand *truth;
-    const struct cr_stand_variant *variant;
-    struct cr_stand_outcome *outcome;
-    struct txn_config config;
-    struct cairn *cairn;
-    struct cr_guard *guard; /* while an attacker is about */
-    struct node {
-        struct cluster *cluster;
-        struct sim_actor *actor;
-        struct sim_pool *pool;
-        struct pm_pool pm_pool;
-        struct rec_node *node;
-        uint32_t at;
-    } node[CR_STAND_NODES];
-    struct client {
-        struct cluster *cluster;
-        struct sim_actor *actor;
-        struct cairn_ctx *ctx;
-        bool finished;
-    } client, other, dier;
-    uint32_t next_value;
-    struct cr_stand_start start;
-    uint8_t buf[CR_STAND_VALUE_MAX], expected[CR_STAND_VALUE_MAX];
-};
 
 uint32_t cr_stand_value(const struct cr_stand_key *key, uint32_t value, uint8_t *ret)
 {
@@ -57,7 +26,7 @@ uint32_t cr_stand_value(const struct cr_stand_key *key, uint32_t value, uint8_t 
 }
 
 /* What it asked for, before its heap is gone. */
-static void note_heap(struct cluster *c, const struct sim_actor *actor)
+void cr_stand_note_heap(struct cr_stand_cluster *c, const struct sim_actor *actor)
 {
     if (c->outcome == NULL || actor->id > CR_STAND_NODES)
         return;
@@ -70,12 +39,15 @@ static void note_heap(struct cluster *c, const struct sim_actor *actor)
 static void node_main(struct sim_actor *actor)
 {
     static const volatile int never = 0;
-    struct node *n = actor->arg;
-    struct cluster *c = n->cluster;
+    struct cr_stand_node *n = actor->arg;
+    struct cr_stand_cluster *c = n->cluster;
     struct rec_node_options options = {.config = &c->config, .node = (uint16_t)(n->at + 1),
-        .fabric = &c->sim.fabric->base, .env = &actor->env, .pool = &n->pm_pool};
+        .fabric = &c->sim.fabric->base, .env = &actor->env, .pool = &n->pm_pool,
+        .serve_damaged = c->variant != NULL && c->variant->serve_damaged};
     struct pm pm;
 
+    if (n->at == 0 && c->variant != NULL && c->variant->first_id != 0)
+        options.node = c->variant->first_id;
     sim_pool_pm(n->pool, &actor->env, &pm);
     int rc = pm_attach(&n->pm_pool, &pm, c->truth->super_off);
     if (rc == 0) {
@@ -88,31 +60,32 @@ static void node_main(struct sim_actor *actor)
             return;
         }
         c->outcome->open[n->at] = rc;
-        note_heap(c, actor);
+        cr_stand_note_heap(c, actor);
         snprintf(c->outcome->text[n->at], sizeof(c->outcome->text[n->at]), "%s",
             cairn_last_error());
         return;
     }
     if (c->config.pace.mode == CN_PACE_EVENT)
         rec_node_run(n->node, &never);
-    for (;;) {
+    while (!c->closing) {
         if (c->variant != NULL && c->variant->pace != NULL)
             rec_node_rest(n->node, rec_node_poll(n->node), cn_now_ns(&actor->env) + 5 * SIM_MS);
         else if (rec_node_poll(n->node) == 0)
             rec_node_sleep(n->node, cn_now_ns(&actor->env) + 5 * SIM_MS);
         sim_yield(&c->sim, 100);
     }
+    rec_node_close(&n->node);
 }
 
 static void node_abandon(struct sim_actor *actor)
 {
-    struct node *n = actor->arg;
+    struct cr_stand_node *n = actor->arg;
 
     if (n->node != NULL)
         rec_node_abandon(&n->node);
 }
 
-static void make_config(struct cluster *c)
+static void make_config(struct cr_stand_cluster *c)
 {
     struct txn_config *config = &c->config;
 
@@ -143,9 +116,9 @@ static void make_config(struct cluster *c)
 }
 
 /* An empty pool, formatted or of given bytes. */
-static void node_new(struct cluster *c, uint32_t i, const uint8_t *bytes)
+void cr_stand_node_new(struct cr_stand_cluster *c, uint32_t i, const uint8_t *bytes)
 {
-    struct node *n = &c->node[i];
+    struct cr_stand_node *n = &c->node[i];
     struct pm_geometry g = c->config.geometry;
     char name[16];
 
@@ -187,32 +160,30 @@ static void node_new(struct cluster *c, uint32_t i, const uint8_t *bytes)
 
 /* ---- clients ---- */
 
-static int open_ctx(struct client *client)
+int cr_stand_open_ctx(struct cr_stand_client *client)
 {
     return txn_ctx_open(client->cluster->cairn, &client->actor->env, &client->ctx);
 }
 
 static void client_abandon(struct sim_actor *actor)
 {
-    struct client *client = actor->arg;
+    struct cr_stand_client *client = actor->arg;
 
     if (client->ctx != NULL)
         txn_ctx_abandon(&client->ctx);
 }
 
-static void client_new(
-    struct cluster *c, struct client *client, const char *name, void (*main)(struct sim_actor *))
+void cr_stand_client_new(struct cr_stand_cluster *c, struct cr_stand_client *client,
+    const char *name, void (*main)(struct sim_actor *))
 {
     client->cluster = c;
     client->actor = sim_actor_new(&c->sim, SIM_CLIENT, name, main, client_abandon, client);
 }
 
-struct change { uint32_t count, key[4], value[4]; }; /* value 0: deleted */
-
 /* One transaction. 0: committed. */
-static int change_once(struct client *client, const struct change *change)
+int cr_stand_change_once(struct cr_stand_client *client, const struct cr_stand_change *change)
 {
-    struct cluster *c = client->cluster;
+    struct cr_stand_cluster *c = client->cluster;
     enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
     struct cairn_tx *tx;
     int rc = cairn_begin(client->ctx, &tx);
@@ -234,13 +205,13 @@ static int change_once(struct client *client, const struct change *change)
     return rc != 0 ? rc : outcome == CAIRN_OUTCOME_COMMITTED ? 0 : CAIRN_E_IN_DOUBT;
 }
 
-static int change_keys(struct client *client, const struct change *change)
+int cr_stand_change_keys(struct cr_stand_client *client, const struct cr_stand_change *change)
 {
     struct sim *sim = &client->cluster->sim;
     int rc = CAIRN_E_AGAIN;
 
     for (uint32_t tries = 0; tries < 200 && rc != 0 && rc != CAIRN_E_IN_DOUBT; tries++) {
-        rc = change_once(client, change);
+        rc = cr_stand_change_once(client, change);
         if (rc != 0)
             sim_sleep(sim, sim->now + 200 * SIM_US);
     }
@@ -249,9 +220,9 @@ static int change_keys(struct client *client, const struct change *change)
 
 /* Two keys of each node, to be changed by somebody who dies between the two records: such a
  * transaction can only come to be aborted. */
-static struct change pick_both(const struct cr_stand *stand, uint32_t value)
+struct cr_stand_change cr_stand_pick_both(const struct cr_stand *stand, uint32_t value)
 {
-    struct change change = {0};
+    struct cr_stand_change change = {0};
 
     for (uint32_t n = 0; n < CR_STAND_NODES; n++) {
         uint32_t left = 2;
@@ -266,7 +237,7 @@ static struct change pick_both(const struct cr_stand *stand, uint32_t value)
     return change;
 }
 
-static void plan_death(struct cluster *c, const struct sim_actor *actor)
+void cr_stand_plan_death(struct cr_stand_cluster *c, const struct sim_actor *actor)
 {
     c->sim.plan[0] = (struct sim_plan){.role = SIM_CLIENT, .actor = actor->id,
         .step = CN_STEP_c_log, .occurrence = 2, .kind = SIM_CRASH_PROCESS};
@@ -274,10 +245,10 @@ static void plan_death(struct cluster *c, const struct sim_actor *actor)
 
 /* ---- making ---- */
 
-static void must_change(struct client *client, const struct change *change)
+static void must_change(struct cr_stand_client *client, const struct cr_stand_change *change)
 {
-    struct cluster *c = client->cluster;
-    int rc = change_keys(client, change);
+    struct cr_stand_cluster *c = client->cluster;
+    int rc = cr_stand_change_keys(client, change);
 
     if (rc != 0)
         sim_fail(&c->sim, "making the pools: %s (%s)", cairn_error_name(rc), cairn_last_error());
@@ -288,7 +259,7 @@ static void must_change(struct client *client, const struct change *change)
     }
 }
 
-static void await_quiet(struct cluster *c)
+static void await_quiet(struct cr_stand_cluster *c)
 {
     bool quiet = false;
 
@@ -301,7 +272,7 @@ static void await_quiet(struct cluster *c)
 }
 
 /* Which node a key is at: where its bytes are found. */
-static void find_homes(struct cluster *c)
+static void find_homes(struct cr_stand_cluster *c)
 {
     for (uint32_t i = 0; i < CR_STAND_KEYS; i++) {
         struct cr_stand_key *k = &c->stand->key[i];
@@ -312,21 +283,21 @@ static void find_homes(struct cluster *c)
     }
 }
 
-static void fill(struct client *client)
+static void fill(struct cr_stand_client *client)
 {
-    struct cluster *c = client->cluster;
+    struct cr_stand_cluster *c = client->cluster;
 
     for (uint32_t i = 0; i < CR_STAND_KEYS; i += 2) {
-        struct change both = {2, {i, i + 1}, {++c->next_value, 0}};
+        struct cr_stand_change both = {2, {i, i + 1}, {++c->next_value, 0}};
         both.value[1] = ++c->next_value;
         must_change(client, &both);
     }
     for (uint32_t i = 0; i < CR_STAND_KEYS; i += 3) {
-        struct change one = {1, {i}, {++c->next_value}};
+        struct cr_stand_change one = {1, {i}, {++c->next_value}};
         must_change(client, &one);
     }
-    must_change(client, &(struct change){1, {CR_STAND_KEYS - 1}, {0}});
-    must_change(client, &(struct change){1, {CR_STAND_KEYS - 2}, {0}});
+    must_change(client, &(struct cr_stand_change){1, {CR_STAND_KEYS - 1}, {0}});
+    must_change(client, &(struct cr_stand_change){1, {CR_STAND_KEYS - 2}, {0}});
     await_quiet(c);
     for (uint32_t i = 0; i < CR_STAND_NODES; i++)
         c->stand->super[i] = c->node[i].pm_pool.super;
@@ -334,16 +305,16 @@ static void fill(struct client *client)
 }
 
 /* The nodes stand still, records pile up. Keys of both nodes, and one alone, in turn. */
-static void pile_up(struct client *client)
+static void pile_up(struct cr_stand_client *client)
 {
-    struct cluster *c = client->cluster;
+    struct cr_stand_cluster *c = client->cluster;
     struct cr_stand *stand = c->stand;
     uint32_t at[CR_STAND_NODES] = {0};
 
     for (uint32_t i = 0; i < CR_STAND_NODES; i++)
         sim_actor_pause(c->node[i].actor, SIM_FOREVER);
     for (uint32_t t = 0; t < LAST_RECORDS; t++) {
-        struct change change = {0};
+        struct cr_stand_change change = {0};
         for (uint32_t n = 0; n < CR_STAND_NODES; n++) {
             if (t % 2 == 1 && n != t / 2 % 2)
                 continue;
@@ -363,7 +334,7 @@ static void pile_up(struct client *client)
     sim_sleep(&c->sim, c->sim.now + 100 * SIM_US);
 }
 
-static void copy_pools(struct cluster *c, bool earlier)
+static void copy_pools(struct cr_stand_cluster *c, bool earlier)
 {
     for (uint32_t i = 0; i < CR_STAND_NODES; i++) {
         struct cr_stand_pool *to = &c->stand->pool[i];
@@ -375,15 +346,15 @@ static void copy_pools(struct cluster *c, bool earlier)
 
 static void maker_main(struct sim_actor *actor)
 {
-    struct client *client = actor->arg;
-    struct cluster *c = client->cluster;
+    struct cr_stand_client *client = actor->arg;
+    struct cr_stand_cluster *c = client->cluster;
 
-    if (open_ctx(client) != 0) {
+    if (cr_stand_open_ctx(client) != 0) {
         sim_fail(&c->sim, "context: %s", cairn_last_error());
         return;
     }
     fill(client);
-    plan_death(c, c->other.actor);
+    cr_stand_plan_death(c, c->other.actor);
     sim_actor_start(c->other.actor, 0);
     while (!c->sim.plan[0].fired && !c->sim.stop)
         sim_sleep(&c->sim, c->sim.now + SIM_MS);
@@ -401,17 +372,17 @@ static void maker_main(struct sim_actor *actor)
 
 static void dier_main(struct sim_actor *actor)
 {
-    struct client *client = actor->arg;
-    struct change change = pick_both(client->cluster->truth, 1);
+    struct cr_stand_client *client = actor->arg;
+    struct cr_stand_change change = cr_stand_pick_both(client->cluster->truth, 1);
 
-    if (open_ctx(client) == 0)
-        (void)change_keys(client, &change);
+    if (cr_stand_open_ctx(client) == 0)
+        (void)cr_stand_change_keys(client, &change);
     sim_fail(&client->cluster->sim, "the client that is to die lives");
 }
 
-static struct cluster *cluster_new(uint64_t seed)
+struct cr_stand_cluster *cr_stand_cluster_new(uint64_t seed)
 {
-    struct cluster *c = sim_calloc(1, sizeof(*c));
+    struct cr_stand_cluster *c = sim_calloc(1, sizeof(*c));
 
     sim_init(&c->sim, seed, false);
     c->sim.user = c;
@@ -421,15 +392,16 @@ static struct cluster *cluster_new(uint64_t seed)
     return c;
 }
 
-static void open_cluster(struct cluster *c)
+void cr_stand_open_cluster(struct cr_stand_cluster *c)
 {
-    struct cairn_options options = {sizeof(options), 20, 50, 1u << 10};
+    struct cairn_options options = {.size = sizeof(options), .connect_timeout_ms = 20,
+        .op_timeout_ms = 50, .cache_entries = 1u << 10, .inflight = 1};
 
     if (txn_cluster_open(&c->config, &c->sim.fabric->base, &c->sim.env, &options, &c->cairn) != 0)
         sim_fail(&c->sim, "cluster: %s", cairn_last_error());
 }
 
-static void cluster_delete(struct cluster *c)
+void cr_stand_cluster_delete(struct cr_stand_cluster *c)
 {
     if (c->guard != NULL)
         cr_guard_delete(&c->guard);
@@ -458,7 +430,7 @@ static struct cr_stand *make(
     struct cr_stand *stand = sim_calloc(1, sizeof(*stand));
 
     stand->spare = sim_calloc(CR_STAND_NODES, sizeof(struct sim_pool *));
-    struct cluster *c = cluster_new(seed);
+    struct cr_stand_cluster *c = cr_stand_cluster_new(seed);
 
     c->stand = stand;
     c->truth = stand;
@@ -471,12 +443,12 @@ static struct cr_stand *make(
         stand->key[i].size = 16 + i % 5 * 40;
     }
     for (uint32_t i = 0; i < CR_STAND_NODES && !c->sim.stop; i++) {
-        node_new(c, i, NULL);
+        cr_stand_node_new(c, i, NULL);
         sim_actor_start(c->node[i].actor, 0);
     }
-    client_new(c, &c->client, "maker", maker_main);
-    client_new(c, &c->other, "dier", dier_main);
-    open_cluster(c);
+    cr_stand_client_new(c, &c->client, "maker", maker_main);
+    cr_stand_client_new(c, &c->other, "dier", dier_main);
+    cr_stand_open_cluster(c);
     if (!c->sim.stop)
         sim_actor_start(c->client.actor, SIM_MS);
     sim_run(&c->sim, c->sim.now + MAKE_LIMIT);
@@ -485,7 +457,7 @@ static struct cr_stand *make(
         c->sim.failed ? c->sim.failure : good ? "" : "the pools were not made in time");
     for (uint32_t i = 0; i < CR_STAND_NODES; i++)
         stand->crc_seed[i] = c->node[i].pm_pool.crc_seed;
-    cluster_delete(c);
+    cr_stand_cluster_delete(c);
     if (!good)
         cr_stand_delete(&stand);
     return stand;
@@ -523,274 +495,3 @@ uint8_t *cr_stand_copy(const struct cr_stand *stand, uint32_t node, bool earlier
     return copy;
 }
 
-/* ---- trying ---- */
-
-static int read_key(struct client *client, const struct cr_stand_key *k, size_t *ret_size)
-{
-    struct cluster *c = client->cluster;
-    enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
-    struct cairn_tx *tx;
-    int rc = cairn_begin(client->ctx, &tx);
-
-    if (rc != 0)
-        return rc;
-    rc = cairn_get(tx, CR_STAND_TABLE, k->name, strlen(k->name), c->buf, sizeof(c->buf), ret_size);
-    if (rc == CAIRN_E_NOT_FOUND) {
-        *ret_size = SIZE_MAX;
-        rc = 0;
-    }
-    if (rc != 0) {
-        cairn_abort(tx);
-        return rc;
-    }
-    rc = cairn_commit(tx, &outcome);
-    return rc != 0 ? rc : outcome == CAIRN_OUTCOME_COMMITTED ? 0 : CAIRN_E_CONFLICT;
-}
-
-static bool holds(struct cluster *c, const struct cr_stand_key *k, uint32_t value, size_t size)
-{
-    if (value == 0 || size == SIZE_MAX)
-        return value == 0 && size == SIZE_MAX;
-    return size == cr_stand_value(k, value, c->expected) && memcmp(c->buf, c->expected, size) == 0;
-}
-
-static void judge(struct cluster *c, const struct cr_stand_key *k, size_t size)
-{
-    struct cr_stand_outcome *o = c->outcome;
-
-    if (holds(c, k, k->value, size)) {
-        o->right++;
-        return;
-    }
-    bool stale = k->logged && holds(c, k, k->before, size);
-    o->stale += stale;
-    o->stale_alone += stale && k->alone;
-    o->wrong += !stale;
-    if (o->what[0] == '\0')
-        snprintf(o->what, sizeof(o->what), "%s of n%u: %s", k->name, k->node + 1u,
-            stale                 ? "the value before its last transaction"
-                : size == SIZE_MAX ? "absent, and should be there"
-                : k->value == 0    ? "there, and should be absent"
-                                   : "a value that nobody stored");
-}
-
-static int insert(struct client *client, uint32_t number)
-{
-    struct cairn_tx *tx;
-    enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
-    char name[16];
-    int rc = cairn_begin(client->ctx, &tx);
-
-    if (rc != 0)
-        return rc;
-    int n = snprintf(name, sizeof(name), "new-%u", number);
-    rc = cairn_put(tx, CR_STAND_TABLE, name, (size_t)n, name, sizeof(name));
-    if (rc != 0) {
-        cairn_abort(tx);
-        return rc;
-    }
-    rc = cairn_commit(tx, &outcome);
-    return rc != 0 ? rc : outcome == CAIRN_OUTCOME_COMMITTED ? 0 : CAIRN_E_IN_DOUBT;
-}
-
-/* New keys, so that indexes grow; in the midst of it another coordinator dies. */
-static int grow(struct client *client)
-{
-    struct cluster *c = client->cluster;
-    int rc = 0;
-
-    for (uint32_t i = 0; i < c->variant->grow && rc == 0; i++) {
-        if (i == c->variant->grow / 2) {
-            plan_death(c, c->dier.actor);
-            sim_actor_start(c->dier.actor, 0);
-        }
-        rc = CAIRN_E_AGAIN;
-        for (uint32_t tries = 0; tries < 100 && rc != 0 && !c->sim.stop; tries++) {
-            rc = insert(client, i);
-            if (rc != 0)
-                sim_sleep(&c->sim, c->sim.now + 200 * SIM_US);
-        }
-    }
-    return rc;
-}
-
-/* A coordinator that dies: what it had begun is aborted by the nodes, and its keys are free. */
-static void victim_main(struct sim_actor *actor)
-{
-    struct client *client = actor->arg;
-    struct change change = pick_both(client->cluster->truth, 1);
-
-    if (open_ctx(client) == 0)
-        (void)change_keys(client, &change);
-    cairn_ctx_close(&client->ctx);
-}
-
-static void reader_main(struct sim_actor *actor)
-{
-    struct client *client = actor->arg;
-    struct cluster *c = client->cluster;
-    struct cr_stand_outcome *o = c->outcome;
-    bool quick = c->variant->quick;
-    uint32_t down[CR_STAND_NODES] = {0};
-
-    int rc = open_ctx(client);
-    if (rc != 0) {
-        o->error = rc;
-        rc = open_ctx(client);
-    }
-    if (rc != 0) {
-        o->failed = CR_STAND_KEYS;
-        note_heap(c, actor);
-        client->finished = true;
-        return;
-    }
-    for (uint32_t i = 0; i < CR_STAND_KEYS; i++) {
-        const struct cr_stand_key *k = &c->truth->key[i];
-        size_t size = 0;
-        rc = CAIRN_E_NODE_DOWN;
-        for (uint32_t tries = quick ? 1 : 4; tries > 0 && rc != 0 && down[k->node] < 2; tries--) {
-            rc = read_key(client, k, &size);
-            if (rc != 0 && tries > 1)
-                sim_sleep(&c->sim, c->sim.now + 2 * SIM_MS);
-        }
-        down[k->node] += rc == CAIRN_E_NODE_DOWN && c->outcome->open[k->node] != 0;
-        o->failed += rc != 0;
-        o->error = o->error == 0 ? rc : o->error;
-        if (rc == 0)
-            judge(c, k, size);
-    }
-    if (!quick) {
-        uint32_t last = CR_STAND_KEYS - 3;
-        struct change change = {
-            2, {last, last - 1}, {c->truth->key[last].value, c->truth->key[last - 1].value}};
-        o->write = CAIRN_E_AGAIN;
-        for (uint32_t tries = 0; tries < 4 && o->write != 0; tries++)
-            o->write = change_once(client, &change);
-        if (o->write == 0 && c->variant->grow > 0)
-            o->write = grow(client);
-    }
-    cairn_ctx_close(&client->ctx);
-    note_heap(c, actor);
-    client->finished = true;
-}
-
-static void attacker_main(struct sim_actor *actor)
-{
-    struct client *client = actor->arg;
-    struct cluster *c = client->cluster;
-
-    c->variant->attack(actor, c->truth, c->variant->attack_arg);
-    client->finished = true;
-}
-
-static void prepare_try(struct cluster *c)
-{
-    const struct cr_stand_variant *v = c->variant;
-
-    c->config = c->truth->config;
-    if (v->pace != NULL)
-        c->config.pace = *v->pace;
-    c->sim.verbose = v->verbose;
-    for (uint32_t i = 0; i < CR_STAND_NODES; i++) {
-        node_new(c, i, v->bytes[i]);
-        sim_actor_start(c->node[i].actor, v->late_ns[i]);
-    }
-    client_new(c, &c->client, "reader", reader_main);
-    if (v->grow > 0)
-        client_new(c, &c->dier, "dier", victim_main);
-    c->other.finished = true;
-    if (v->attack != NULL) {
-        c->guard = cr_guard_new(&c->sim);
-        for (uint32_t i = 0; i < CR_STAND_NODES; i++)
-            cr_guard_watch(c->guard, c->node[i].pool, c->truth->super_off);
-        c->other.finished = false;
-        client_new(c, &c->other, "attacker", attacker_main);
-        sim_actor_start(c->other.actor, SIM_MS);
-    }
-    for (uint32_t i = 0; i <= CR_STAND_NODES; i++) {
-        struct sim_actor *a = &c->sim.actor[i];
-        a->wall_jump_s = v->clock[i].wall_jump_s;
-        a->wall_frozen = v->clock[i].wall_frozen;
-        a->clock_ahead = v->clock[i].ahead;
-        a->clock_ppm = v->clock[i].ppm;
-        if (i == v->fail_actor)
-            a->heap.fail_at = v->fail_at;
-    }
-    open_cluster(c);
-}
-
-static void fail_power(struct cluster *c)
-{
-    sim_run(&c->sim, c->sim.now + c->variant->power_ns);
-    for (uint32_t i = 0; i < CR_STAND_NODES; i++) {
-        struct node *n = &c->node[i];
-        sim_actor_crash(n->actor, SIM_CRASH_POWER);
-        sim_pool_power_fail(n->pool);
-        sim_pool_reopen(n->pool);
-    }
-    sim_run(&c->sim, c->sim.now + SIM_MS);
-    for (uint32_t i = 0; i < CR_STAND_NODES; i++)
-        sim_actor_start(c->node[i].actor, 0);
-}
-
-/* The pools as files would be: what fsck says of those that were served. */
-static void look_at_pools(struct cluster *c)
-{
-    struct cr_stand_outcome *o = c->outcome;
-
-    for (uint32_t i = 0; i < CR_STAND_NODES; i++) {
-        const struct pm_fsck_options options = {0};
-        struct pm_fsck_report report;
-        struct pm_pool pool;
-        if (o->open[i] != 0 || cr_stand_look(c->truth, c->node[i].pool->visible, &pool) != 0)
-            continue;
-        pool.pm.read_only = true;
-        if (pm_fsck(&pool, &options, &report) != 0)
-            continue;
-        o->damages += report.damages;
-        o->canonical = cn_mix64(o->canonical + report.canonical_values);
-    }
-}
-
-void cr_stand_try(const struct cr_stand *stand, const struct cr_stand_variant *variant,
-    struct cr_stand_outcome *ret)
-{
-    struct cluster *c = cluster_new(variant->seed);
-    uint64_t limit = c->sim.now + TRY_LIMIT;
-
-    memset(ret, 0, sizeof(*ret));
-    c->truth = stand;
-    c->variant = variant;
-    c->outcome = ret;
-    prepare_try(c);
-    if (variant->power_ns != 0)
-        fail_power(c);
-    /* An attacker is first, so that its doings can be seen. */
-    while (!c->other.finished && !c->sim.stop && c->sim.now < limit)
-        sim_run(&c->sim, c->sim.now + 100 * SIM_US);
-    limit = c->sim.now + TRY_LIMIT;
-    sim_actor_start(c->client.actor, variant->attack != NULL ? 0 : SIM_MS);
-    while (!c->client.finished && !c->sim.stop && c->sim.now < limit)
-        sim_run(&c->sim, c->sim.now + 100 * SIM_US);
-    if (!variant->quick) {
-        sim_run(&c->sim, c->sim.now + 20 * SIM_MS + variant->rest_ns);
-        look_at_pools(c);
-    }
-    ret->hung = !c->client.finished || c->sim.failed;
-    if (c->sim.failed)
-        snprintf(ret->what, sizeof(ret->what), "%.150s", c->sim.failure);
-    for (uint32_t i = 0; i < c->sim.actor_count; i++)
-        if (c->sim.actor[i].alive)
-            note_heap(c, &c->sim.actor[i]);
-    for (uint32_t i = 0; i < CR_STAND_NODES; i++) {
-        struct rec_node_stats stats = {0};
-        if (c->node[i].node != NULL)
-            rec_node_stats(c->node[i].node, &stats);
-        ret->rejected += stats.records_rejected;
-    }
-    for (uint32_t i = 0; i < CR_STAND_NODES && variant->write_back; i++)
-        memcpy(variant->bytes[i], c->node[i].pool->visible, stand->pool_size);
-    ret->choices = c->sim.tape.count;
-    ret->hash = c->sim.tape.hash;
-    cluster_delete(c);
-}

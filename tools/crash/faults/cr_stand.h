@@ -61,6 +61,7 @@ struct cr_stand_outcome {
     bool hung;        /* the client did not come to an end in time */
     uint64_t allocations[CR_STAND_NODES + 1]; /* by nodes and the client */
     bool alloc_failed; /* the allocation that was to fail was reached */
+    bool call_failed;  /* the call of the fabric was */
     uint64_t damages;   /* that fsck finds at the end, and ... */
     uint64_t canonical; /* ... its hash over what is stored, of all pools; without `quick` */
     uint64_t choices, hash;
@@ -79,6 +80,12 @@ struct cr_stand_variant {
     uint64_t power_ns; /* all nodes lose power so long after the first start, and start again; 0 */
     uint32_t fail_actor; /* allocation `fail_at` of actor (nodes, then the client) fails; 0: none */
     uint64_t fail_at;
+    struct { uint32_t actor; enum sim_call call, then; uint64_t at; } fail; /* of the fabric */
+    enum txn_persistence persistence; /* of nodes, instead of apm; AUTO (0): apm */
+    uint16_t first_id;                /* the first node is started as this one; 0: 1 */
+    bool close;   /* nodes are closed cleanly at the end; not with `quick` */
+    bool trusted; /* the attacker may take any lock, as coordinators can: nobody watches it */
+    bool serve_damaged; /* nodes serve although a committed record is lost */
     struct cr_stand_clock { /* of nodes and the client, against the time of making */
         int64_t wall_jump_s;
         bool wall_frozen;

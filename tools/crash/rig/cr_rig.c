@@ -7,9 +7,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/crash/campaign/cr_mutants.h"
 #include "tools/crash/rig/cr_rig_shared.h"
 #include "tools/history/hs_check.h"
 #include "tools/tl_cluster.h"
@@ -20,9 +20,6 @@
 #define TICK_US 5000
 #define END_TIMEOUT_S 60u
 #define IDLE_S 10u /* of work in which no operation ends: the rest of the time shows nothing */
-/* Of logs and ledgers, about; the file is sparse. */
-#define SPACE_BASE (UINT64_C(64) << 20)
-#define SPACE_PER_SECOND (UINT64_C(8) << 20)
 
 struct rig {
     const struct cr_rig_options *options;
@@ -32,6 +29,7 @@ struct rig {
     struct tl_child client[RIG_CLIENTS_MAX + 1];
     const struct cairn_workload *part[RIG_PARTS_MAX];
     uint32_t parts, nodes, clients;
+    bool unable; /* a process could not do its work: that is told as a doubt */
     uint64_t random, begun;
     uint64_t ops, ops_at, worked_until; /* operations that ended, when the last one was seen */
     char shared_path[TL_PATH_MAX], cairn[TL_PATH_MAX], program[TL_PATH_MAX];
@@ -62,29 +60,24 @@ static void say(const struct rig *r, const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* What is wrong with the product. */
+/* What is wrong with the product. It cannot be shown again by itself: no command goes with it. */
 static void violate(struct rig *r, const char *format, ...) CN_PRINTF(2, 3);
 
 static void violate(struct rig *r, const char *format, ...)
 {
-    char text[CR_TEXT_MAX], replay[CR_TEXT_MAX];
+    char text[CR_TEXT_MAX];
     va_list args;
 
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    (void)snprintf(replay, sizeof(replay),
-        "cairn crash rig --seed %llu --time %.0f --workload %s%s%s (a seed gives victims and "
-        "choices, not the moments)",
-        (unsigned long long)r->options->seed, r->options->seconds, r->shared->workload,
-        r->options->mutant != 0 ? " --mutant " : "",
-        r->options->mutant != 0 ? cr_mutant_name(r->options->mutant) : "");
-    cr_report_fail(r->report, r->options->seed, text, replay);
+    cr_report_fail(r->report, r->options->seed, text, "");
 }
 
+/* Or it cannot go on: nothing more is to be seen. */
 static bool has_failed(const struct rig *r)
 {
-    return r->report->violations != 0 || rig_failure(r->shared) != NULL;
+    return r->report->violations != 0 || r->unable || rig_failure(r->shared) != NULL;
 }
 
 /* ---- processes ---- */
@@ -110,6 +103,24 @@ static int start_client(struct rig *r, uint32_t i, const char *call)
     return tl_proc_start(child, r->cluster.folder, argv, false);
 }
 
+/* As tl_proc_ended(). A client that ends with TL_USAGE could not do its work (memory, files, the
+ * environment): nothing is said of the product. */
+static int client_ended(struct rig *r, struct tl_child *child)
+{
+    siginfo_t info = {0};
+    bool gone = child->pid != 0 &&
+        waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == child->pid;
+    bool gave_up = gone && info.si_code == CLD_EXITED && info.si_status == TL_USAGE;
+    int rc = tl_proc_ended(child, r->cluster.folder);
+
+    if (rc == CAIRN_E_STATE && gave_up) {
+        cr_report_doubt(r->report, "%s", cairn_last_error());
+        r->unable = true;
+    }
+    return rc;
+}
+
 /* A child that is gone and was not killed: the product's fault. */
 static int check_children(struct rig *r)
 {
@@ -119,7 +130,7 @@ static int check_children(struct rig *r)
         struct tl_child *child = &r->client[i];
         if (child->pid == 0)
             continue;
-        rc = tl_proc_ended(child, r->cluster.folder);
+        rc = client_ended(r, child);
         if (rc == 1 && r->shared->client[i].full != 0)
             rc = 0; /* its log is full */
         else if (rc == 1)
@@ -140,7 +151,7 @@ static int run_alone(struct rig *r, const char *call)
     int rc = start_client(r, r->clients, call);
 
     while (rc == 0) {
-        rc = tl_proc_ended(child, r->cluster.folder);
+        rc = client_ended(r, child);
         if (rc == 1)
             return 0;
         if (rc == 0 && now() > deadline) {
@@ -303,7 +314,7 @@ static int stop_clients(struct rig *r)
     __atomic_store_n(&r->shared->stop, 1, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < r->clients && rc == 0; i++) {
         struct tl_child *child = &r->client[i];
-        while (child->pid != 0 && (rc = tl_proc_ended(child, r->cluster.folder)) == 0) {
+        while (child->pid != 0 && (rc = client_ended(r, child)) == 0) {
             if (now() > deadline) {
                 violate(r, "liveness: %s does not end its step within %u s", child->name,
                     END_TIMEOUT_S);
@@ -440,10 +451,12 @@ static int start(struct rig *r)
     const struct cr_rig_options *o = r->options;
     struct tl_cluster_options cluster = {.fabric = o->fabric != NULL ? o->fabric : "emu",
         .address = o->address, .persistence = o->persistence, .name = "crash",
-        .program = r->cairn, .nodes = r->nodes, .slots = SLOTS,
-        .space = SPACE_BASE + (uint64_t)(o->seconds * (double)SPACE_PER_SECOND)};
+        .program = r->cairn, .nodes = r->nodes, .slots = SLOTS};
     int rc = rig_parts(o->workload, r->part, &r->parts);
+    const struct rig_shape shape = {.workload = o->workload, .parts = r->part,
+        .part_count = r->parts, .clients = r->clients, .seed = o->seed, .seconds = o->seconds};
 
+    cluster.space = rig_shared_size(&shape);
     if (rc == 0)
         rc = tl_program_find("cairn", r->cairn);
     if (rc == 0)
@@ -455,8 +468,7 @@ static int start(struct rig *r)
         return rc;
     (void)snprintf(
         r->shared_path, sizeof(r->shared_path), "%.480s/shared", r->cluster.folder);
-    return rig_shared_make(r->shared_path, o->workload, r->part, r->parts, r->clients, o->seed,
-        &r->shared);
+    return rig_shared_make(r->shared_path, &shape, &r->shared);
 }
 
 int cr_rig_run(const struct cr_rig_options *options, struct cr_report *report)

@@ -47,8 +47,18 @@ static int map(const char *path, int fd, uint64_t size, struct rig_shared **ret)
     return 0;
 }
 
+static uint64_t log_size(double seconds)
+{
+    double size = seconds * (double)RIG_LOG_PER_SECOND;
+
+    return size < (double)RIG_LOG_MIN ? RIG_LOG_MIN
+        : size > (double)RIG_LOG_MAX  ? RIG_LOG_MAX
+                                      : cn_align_up((uint64_t)size, PAGE);
+}
+
 /* Places of everything; returns the size. */
-static uint64_t place(struct rig_shared *s, const struct cairn_workload *const *parts)
+static uint64_t place(
+    struct rig_shared *s, const struct cairn_workload *const *parts, double seconds)
 {
     uint64_t at = cn_align_up(sizeof(*s), PAGE);
 
@@ -59,25 +69,37 @@ static uint64_t place(struct rig_shared *s, const struct cairn_workload *const *
         p->state_size = parts[i]->state_size;
         at += cn_align_up(p->state_size, PAGE);
         p->ops_off = at;
-        at += cn_align_up(RIG_OPS_MAX * sizeof(struct rig_op), PAGE);
+        p->op_room = cr_work_find(parts[i]->name) == parts[i] ? RIG_OPS_BUILT_IN + RIG_OPS_SPARE
+                                                              : RIG_OPS_MAX;
+        at += cn_align_up(p->op_room * sizeof(struct rig_op), PAGE);
     }
     for (uint32_t i = 0; i <= s->clients; i++) {
         s->client[i].log_off = at;
-        at += RIG_LOG_MAX;
+        s->client[i].log_size = log_size(seconds);
+        at += s->client[i].log_size;
     }
     return at;
 }
 
-int rig_shared_make(const char *path, const char *workload,
-    const struct cairn_workload *const *parts, uint32_t part_count, uint32_t clients, uint64_t seed,
-    struct rig_shared **ret)
+static struct rig_shared header(const struct rig_shape *shape)
 {
-    struct rig_shared s = {.magic = RIG_MAGIC, .seed = seed, .clients = clients,
-        .parts = part_count};
+    struct rig_shared s = {.magic = RIG_MAGIC, .seed = shape->seed, .clients = shape->clients,
+        .parts = shape->part_count};
 
-    CAIRN_ASSERT(clients <= RIG_CLIENTS_MAX && part_count <= RIG_PARTS_MAX);
-    (void)snprintf(s.workload, sizeof(s.workload), "%s", workload);
-    s.size = place(&s, parts);
+    CAIRN_ASSERT(shape->clients <= RIG_CLIENTS_MAX && shape->part_count <= RIG_PARTS_MAX);
+    (void)snprintf(s.workload, sizeof(s.workload), "%s", shape->workload);
+    s.size = place(&s, shape->parts, shape->seconds);
+    return s;
+}
+
+uint64_t rig_shared_size(const struct rig_shape *shape)
+{
+    return header(shape).size;
+}
+
+int rig_shared_make(const char *path, const struct rig_shape *shape, struct rig_shared **ret)
+{
+    const struct rig_shared s = header(shape);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return cn_fail(-errno, "%s: cannot make: %s", path, strerror(errno));
@@ -120,7 +142,7 @@ struct rig_op *rig_op_at(struct rig_shared *s, uint32_t part, uint64_t op)
 {
     struct rig_part *p = &s->part[part];
 
-    if (op == 0 || op > __atomic_load_n(&p->op_count, __ATOMIC_ACQUIRE) || op > RIG_OPS_MAX)
+    if (op == 0 || op > __atomic_load_n(&p->op_count, __ATOMIC_ACQUIRE) || op > p->op_room)
         return NULL;
     return (struct rig_op *)rig_at(s, p->ops_off) + (op - 1);
 }
@@ -171,7 +193,7 @@ const char *rig_failure(const struct rig_shared *s)
 
 static void *room(struct rig_shared *s, struct rig_client *c, uint64_t size)
 {
-    if (c->used + size > RIG_LOG_MAX) {
+    if (c->used + size > c->log_size) {
         c->full = 1;
         return NULL;
     }

@@ -20,7 +20,10 @@
 #define RIG_PARTS_MAX 12u
 #define RIG_OPS_MAX (1u << 20)      /* of a part */
 #define RIG_OPS_BUILT_IN 120000u    /* what those that are built in have room for, and some less */
-#define RIG_LOG_MAX (UINT64_C(1) << 28) /* bytes, of a client */
+#define RIG_OPS_SPARE 16384u        /* behind that: taken by those who did not look before */
+#define RIG_LOG_MIN (UINT64_C(1) << 25) /* bytes, of a client: by the length of the run */
+#define RIG_LOG_MAX (UINT64_C(1) << 28)
+#define RIG_LOG_PER_SECOND (UINT64_C(1) << 22)
 #define RIG_TEXT_MAX 1024u
 
 enum rig_call { RIG_SETUP, RIG_STEP, RIG_CHECK };
@@ -35,6 +38,7 @@ struct rig_part {
     char name[64];
     uint64_t state_off, state_size, ops_off;
     uint64_t op_count; /* taken; atomic */
+    uint64_t op_room;  /* of the ledger */
 };
 
 enum rig_mop_kind { RIG_APPEND, RIG_READ };
@@ -50,7 +54,8 @@ struct rig_event { /* followed by mops */
     uint64_t size;          /* with its mops; all that counts of it */
 };
 struct rig_client {
-    uint64_t log_off, used; /* written by the client */
+    uint64_t log_off, log_size;
+    uint64_t used;          /* written by the client */
     uint64_t open;          /* offset + 1 of the event begun and not ended; 0: none */
     uint64_t process;       /* the last id given */
     uint64_t committed, aborted, unknown;
@@ -73,10 +78,18 @@ struct rig_shared {
 /* Parts from the workload's text (cr_work_open()). Errors: CAIRN_E_CONFIG. */
 CN_MUST_CHECK int rig_parts(const char *text,
     const struct cairn_workload *ret_part[RIG_PARTS_MAX], uint32_t *ret_count);
+/* For so many seconds of work: the file takes no more memory than this, whatever happens. */
+struct rig_shape {
+    const char *workload;
+    const struct cairn_workload *const *parts;
+    uint32_t part_count, clients;
+    uint64_t seed;
+    double seconds;
+};
+uint64_t rig_shared_size(const struct rig_shape *shape);
 /* Make the file and map it. Errors: -errno. */
-CN_MUST_CHECK int rig_shared_make(const char *path, const char *workload,
-    const struct cairn_workload *const *parts, uint32_t part_count, uint32_t clients, uint64_t seed,
-    struct rig_shared **ret_shared);
+CN_MUST_CHECK int rig_shared_make(
+    const char *path, const struct rig_shape *shape, struct rig_shared **ret_shared);
 /* Map one that is there. Errors: -errno, -EINVAL (not one of this build). */
 CN_MUST_CHECK int rig_shared_map(const char *path, struct rig_shared **ret_shared);
 void rig_shared_unmap(struct rig_shared **shared);

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdarg.h>
 
+#include "tools/tl.h"
+
 void cr_report_init(struct cr_report *report)
 {
     memset(report, 0, sizeof(*report));
@@ -26,7 +28,8 @@ static const struct sum { size_t off; } sums[] = {
     SUM(states), SUM(txns), SUM(ok), SUM(fail), SUM(unknown), SUM(resolved), SUM(crashes_node),
     SUM(crashes_client), SUM(power_failures), SUM(restarts), SUM(pauses), SUM(partitions),
     SUM(breaks), SUM(words_lost), SUM(reruns), SUM(mismatches), SUM(violations), SUM(cases),
-    SUM(moments), SUM(moments_exhaustive), SUM(fault_cases), SUM(doubts),
+    SUM(moments), SUM(moments_exhaustive), SUM(fault_cases), SUM(doubts), SUM(tape_choices),
+    SUM(tape_unused),
 };
 
 /* log2(2^a + 2^b) */
@@ -58,6 +61,7 @@ void cr_report_add(struct cr_report *to, const struct cr_report *from)
     to->cases_total = to->cases_total > from->cases_total ? to->cases_total : from->cases_total;
     to->explore_seconds += from->explore_seconds;
     to->cut_short = to->cut_short || from->cut_short;
+    to->tape_diverged = to->tape_diverged || from->tape_diverged;
 }
 
 /* Texts of a failure may come from a process that died: one line, plain characters. */
@@ -150,21 +154,6 @@ const char *cr_cell_name(enum cr_cell cell)
 
 /* ---- text ---- */
 
-/* "1,234,567" */
-static const char *count_text(uint64_t value, char text[32])
-{
-    char digits[24];
-    int n = snprintf(digits, sizeof(digits), "%" PRIu64, value), out = 0;
-
-    for (int i = 0; i < n; i++) {
-        if (i != 0 && (n - i) % 3 == 0)
-            text[out++] = ',';
-        text[out++] = digits[i];
-    }
-    text[out] = '\0';
-    return text;
-}
-
 static void print_counts(FILE *to, const char *title, const char *const *names,
     const uint64_t *values, size_t count)
 {
@@ -172,7 +161,7 @@ static void print_counts(FILE *to, const char *title, const char *const *names,
 
     fprintf(to, "%-14s ", title);
     for (size_t i = 0; i < count; i++)
-        fprintf(to, "%s%s %s", i == 0 ? "" : ", ", names[i], count_text(values[i], text));
+        fprintf(to, "%s%s %s", i == 0 ? "" : ", ", names[i], tl_count(values[i], text));
     (void)fputc('\n', to);
 }
 #define PRINT(to, title, names, ...)                                                               \
@@ -212,7 +201,7 @@ static void print_images(const struct cr_report *r, FILE *to)
     PRINT(to, "", images, r->images_explored, r->images_distinct);
     PRINT(to, "nested crashes", nested, r->nested_pairs, r->recoveries);
     fprintf(to, "%-14s %s states/s of one core\n", "rate",
-        count_text((uint64_t)r->states_per_s, text));
+        tl_count((uint64_t)r->states_per_s, text));
 }
 
 void cr_report_print(const struct cr_report *r, FILE *to)
@@ -221,6 +210,7 @@ void cr_report_print(const struct cr_report *r, FILE *to)
     static const char *const points[] = {"defined", "reached"};
     static const char *const faults[] = {"node crashes", "of them by power", "client crashes",
         "restarts", "pauses", "partitions", "breaks", "words lost"};
+    static const char *const tape[] = {"choices", "not asked for"};
     static const char *const runs[] = {"seeds", "done twice", "of them different"};
 
     PRINT(to, "runs", runs, r->seeds, r->reruns, r->mismatches);
@@ -237,11 +227,17 @@ void cr_report_print(const struct cr_report *r, FILE *to)
     if (r->fault_cases != 0)
         fprintf(to, "%-14s %" PRIu64 " of media, pools, calls, peers\n", "fault cases",
             r->fault_cases);
+    if (r->tape_choices != 0)
+        PRINT(to, "tape", tape, r->tape_choices, r->tape_unused);
+    if (r->tape_diverged)
+        fprintf(to, "%-14s the run went other ways than when the tape was kept\n", "");
     fprintf(to, "%-14s %016" PRIx64 "\n%-14s %.1f s\n", "unseed", r->unseed, "time", r->seconds);
     fprintf(to, "%-14s %" PRIu64 "\n", "violations", r->violations);
-    for (uint32_t i = 0; i < r->failure_count; i++)
-        fprintf(to, "  seed %" PRIu64 ": %s\n    again: %s\n", r->failure[i].seed,
-            r->failure[i].what, r->failure[i].replay);
+    for (uint32_t i = 0; i < r->failure_count; i++) {
+        fprintf(to, "  seed %" PRIu64 ": %s\n", r->failure[i].seed, r->failure[i].what);
+        if (r->failure[i].replay[0] != '\0')
+            fprintf(to, "    again: %s\n", r->failure[i].replay);
+    }
     if (r->doubts != 0)
         fprintf(to, "inconclusive   %s\n", r->doubt);
 }
@@ -253,22 +249,13 @@ static void set(json_t *o, const char *key, json_t *value)
     (void)json_object_set_new(o, key, value); /* NULL where there is no memory: told by the end */
 }
 
-/* Above what a JSON reader keeps exactly: a string. */
-static void set_u64(json_t *o, const char *key, uint64_t value)
-{
-    char text[24];
-
-    (void)snprintf(text, sizeof(text), "%" PRIu64, value);
-    set(o, key, value <= INT64_MAX ? json_integer((json_int_t)value) : json_string(text));
-}
-
 static json_t *failures_json(const struct cr_report *r)
 {
     json_t *all = json_array();
 
     for (uint32_t i = 0; i < r->failure_count; i++) {
         json_t *one = json_object();
-        set_u64(one, "seed", r->failure[i].seed);
+        set(one, "seed", tl_json_u64(r->failure[i].seed));
         set(one, "what", json_string_nocheck(r->failure[i].what));
         set(one, "replay", json_string_nocheck(r->failure[i].replay));
         (void)json_array_append_new(all, one);
@@ -285,7 +272,7 @@ static json_t *points_json(const struct cr_report *r)
         json_t *one = json_object();
         for (uint32_t k = 0; k < CR_CELL_COUNT; k++)
             if (r->cell[s][k] != 0 || cr_point_is_defined(s, k))
-                set_u64(one, cr_cell_name(k), r->cell[s][k]);
+                set(one, cr_cell_name(k), tl_json_u64(r->cell[s][k]));
             else
                 set(one, cr_cell_name(k), json_null());
         set(all, cn_step_name(s), one);
@@ -300,7 +287,7 @@ static const struct key { const char *name; size_t off; } keys[] = {
     KEY(fail), KEY(unknown), KEY(resolved), KEY(crashes_node), KEY(crashes_client),
     KEY(power_failures), KEY(restarts), KEY(pauses), KEY(partitions), KEY(breaks),
     KEY(words_lost), KEY(reruns), KEY(mismatches), KEY(violations), KEY(cases), KEY(cases_total),
-    KEY(moments), KEY(moments_exhaustive), KEY(fault_cases),
+    KEY(moments), KEY(moments_exhaustive), KEY(fault_cases), KEY(tape_choices), KEY(tape_unused),
 };
 
 json_t *cr_report_json(const struct cr_report *r)
@@ -312,12 +299,13 @@ json_t *cr_report_json(const struct cr_report *r)
     set(o, "mode", json_string(r->mode));
     set(o, "workload", json_string(r->workload));
     for (size_t i = 0; i < CN_ARRAY_SIZE(keys); i++)
-        set_u64(o, keys[i].name,
-            *(const uint64_t *)(const void *)((const char *)r + keys[i].off));
+        set(o, keys[i].name,
+            tl_json_u64(*(const uint64_t *)(const void *)((const char *)r + keys[i].off)));
     set(o, "images_admissible_log2", json_real(r->images_admissible_log2));
     set(o, "states_per_s", json_real(r->states_per_s));
     set(o, "seconds", json_real(r->seconds));
     set(o, "cut_short", json_boolean(r->cut_short));
+    set(o, "tape_diverged", json_boolean(r->tape_diverged));
     (void)snprintf(text, sizeof(text), "%016" PRIx64, r->unseed);
     set(o, "unseed", json_string(text));
     set(o, "inconclusive", r->doubts != 0 ? json_string_nocheck(r->doubt) : json_null());

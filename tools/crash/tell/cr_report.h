@@ -55,6 +55,8 @@ struct cr_report {
     double seconds, explore_seconds, states_per_s;
     uint64_t cases, cases_total, moments, moments_exhaustive; /* of the closed set; cr_enum.h */
     uint64_t fault_cases; /* of the medium, of pools, of single calls, of peers; cr_faults.h */
+    uint64_t tape_choices, tape_unused; /* of the tape that was played; that nobody asked for */
+    bool tape_diverged; /* it asked for something else than the tape has */
     bool cut_short; /* time ran out before what was asked for was done */
     uint64_t doubts; /* reasons why nothing can be said: never a pass */
     char doubt[CR_TEXT_MAX]; /* the first */

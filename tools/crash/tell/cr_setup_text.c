@@ -215,6 +215,7 @@ static const struct field {
 } fields[] = {
     FIELD("nodes", NUMBER, nodes, CR_NODES_MAX),
     FIELD("clients", NUMBER, clients, CR_CLIENTS_MAX),
+    FIELD("group", NUMBER, group, CR_CLIENTS_MAX),
     FIELD("ops", NUMBER, ops, 100000),
     FIELD("faults", FAULTS, faults, 0),
     FIELD("work", WORK, work, 0),

@@ -106,18 +106,6 @@ int cr_work_open(
     return rc;
 }
 
-const char *cr_work_print(
-    const struct cairn_workload *const *workload, char *text, size_t size)
-{
-    size_t used = 0;
-
-    (void)snprintf(text, size, "mixed");
-    for (uint32_t i = 0; workload[i] != NULL && used < size; i++)
-        used += (size_t)snprintf(
-            text + used, size - used, "%s%s", i == 0 ? "" : ",", workload[i]->name);
-    return text;
-}
-
 void cr_work_list(FILE *to)
 {
     fprintf(to, "%-12s %s\n", "mixed", mixed_summary);

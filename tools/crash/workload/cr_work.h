@@ -33,9 +33,6 @@ CN_MUST_CHECK int cr_work_verify(const char *path, const struct cairn_workload *
  */
 CN_MUST_CHECK int cr_work_open(
     const char *text, const struct cairn_workload *ret_workload[CR_PARTS_MAX + 1]);
-/* The same as text for reports: "mixed", "bank", "bank,shop". Returns `text`. */
-const char *cr_work_print(
-    const struct cairn_workload *const *workload, char *text, size_t size);
 /* A line each: name and summary. */
 void cr_work_list(FILE *to);
 /* For who finds that two runs of one seed differ: whose mistake it most likely is, in a sentence.

@@ -73,7 +73,8 @@ static int read_value(
 static int replace(struct cr_kit *kit, struct cr_chain_op *o, uint64_t op, uint8_t *buf)
 {
     const struct large *s = cairn_run_state(kit->run);
-    uint32_t room = s->size_max / o->count - SIZE_MIN + 1;
+    uint32_t each = s->size_max / o->count; /* another client may have lowered it meanwhile */
+    uint32_t room = each > SIZE_MIN ? each - SIZE_MIN + 1 : 1;
     int rc = 0;
 
     for (uint32_t i = 0; i < o->count && rc == 0; i++)

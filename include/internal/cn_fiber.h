@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cn_fiber.h: stacks that can be left in the middle of a function and entered again. A fiber runs
+ * from whoever enters it until it leaves; whoever enters may itself be on a fiber's stack, and a
+ * fiber may leave from the stack of another that was entered on top of it (the crash harness runs
+ * contexts in fibers, and a context runs transactions in fibers of its own).
+ *
+ * A switch saves what the ABI says a call keeps: registers, and the modes of floating point, since
+ * a user's body may have set them. No system call, no lock, no memory. A fiber that is under way
+ * stays with its thread: compilers keep addresses of thread-local variables across calls.
+ *
+ * Sanitizers and valgrind are told of every stack and switch.
+ */
+#ifndef CN_FIBER_H
+#define CN_FIBER_H
+
+#include "include/internal/cn_base.h"
+
+struct cn_fiber_place { /* a stack, for the sanitizers */
+    const void *bottom;
+    size_t size;
+    void *thread; /* ThreadSanitizer's */
+};
+
+struct cn_fiber {
+    void *sp;      /* where it was left */
+    void *from_sp; /* who entered it */
+    void (*entry)(void *arg);
+    void *arg;
+    bool inside; /* entered and not left */
+    bool done;
+    unsigned valgrind;
+    struct cn_fiber_place own;
+    struct cn_fiber_place at, from; /* the stack it was left on, and entered from */
+};
+
+/*
+ * Prepare a fiber that runs entry(arg) on this stack. Owner: the caller keeps the stack until
+ * cn_fiber_fini(). `entry` may return: the fiber is done then.
+ */
+void cn_fiber_init(
+    struct cn_fiber *fiber, void *stack, size_t size, void (*entry)(void *arg), void *arg);
+/* Run it until it leaves, or is done. */
+void cn_fiber_enter(struct cn_fiber *fiber);
+/* From inside: back to who entered. */
+void cn_fiber_leave(struct cn_fiber *fiber);
+/* From inside, for good. */
+CN_NORETURN void cn_fiber_exit(struct cn_fiber *fiber);
+/* Forget it, whatever is on its stack (it may have been entered and never left: a crash). From
+ * outside. Does nothing to one that is all zero. */
+void cn_fiber_fini(struct cn_fiber *fiber);
+
+/*
+ * Memory for `count` stacks of `size` bytes (a multiple of CN_FIBER_PAGE), each with a guard page
+ * below it, in one mapping; untouched pages cost nothing. NULL: errno says why.
+ */
+#define CN_FIBER_PAGE 4096u
+void *cn_stacks_map(uint32_t count, size_t size);
+void cn_stacks_unmap(void *stacks, uint32_t count, size_t size);
+static inline void *cn_stacks_at(void *stacks, uint32_t index, size_t size)
+{
+    return (uint8_t *)stacks + (CN_FIBER_PAGE + size) * index + CN_FIBER_PAGE;
+}
+
+#endif
