@@ -65,33 +65,42 @@ uint64_t sb_random(uint64_t *random)
     return cn_mix64(*random);
 }
 
-static uint32_t draw_account(uint64_t *random, uint32_t accounts)
+/* Each half of the number for one choice, by products: a division costs more than the rest. */
+static uint32_t draw_account(uint64_t *random, const struct sb_spread *spread)
 {
     uint64_t x = sb_random(random);
+    bool hot = (x & UINT32_MAX) * spread->hot_of >> 32 < spread->hot_in &&
+        spread->accounts > spread->hot;
 
-    if (x % HOT_ONE_IN == 0 && accounts > HOT_ACCOUNTS)
-        accounts = HOT_ACCOUNTS;
-    return (uint32_t)((x >> 8) % accounts);
+    return (uint32_t)((x >> 32) * (hot ? spread->hot : spread->accounts) >> 32);
 }
 
-void sb_draw(uint64_t *random, uint32_t accounts, struct sb_plan *ret)
+void sb_draw_spread(uint64_t *random, const struct sb_spread *spread, struct sb_plan *ret)
 {
     /* In percent: amalgamate 15, balance 15, deposit 15, send 25, transact 15, write check 15. */
     static const uint8_t upto[SB_KIND_COUNT] = {15, 30, 45, 60, 75, 100};
     uint64_t dice = sb_random(random) % 100;
     unsigned kind = 0;
 
-    CAIRN_ASSERT(accounts >= 2);
+    CAIRN_ASSERT(spread->accounts >= 2 && spread->hot >= 2);
     while (dice >= upto[kind])
         kind++;
     ret->kind = (enum sb_kind)kind;
-    ret->account[0] = draw_account(random, accounts);
+    ret->account[0] = draw_account(random, spread);
     do
-        ret->account[1] = draw_account(random, accounts);
+        ret->account[1] = draw_account(random, spread);
     while (ret->account[1] == ret->account[0]);
     ret->amount = (int64_t)(1 + sb_random(random) % AMOUNT_MAX);
     if (ret->kind == SB_TRANSACT_SAVINGS && sb_random(random) % 2 == 0)
         ret->amount = -ret->amount;
+}
+
+void sb_draw(uint64_t *random, uint32_t accounts, struct sb_plan *ret)
+{
+    const struct sb_spread spread = {
+        .accounts = accounts, .hot = HOT_ACCOUNTS, .hot_in = 1, .hot_of = HOT_ONE_IN};
+
+    sb_draw_spread(random, &spread, ret);
 }
 
 static void sort_touches(struct sb_touch *touch, uint32_t count)

@@ -11,6 +11,7 @@
 
 #define POOL_SIZE_MB 64u
 #define SLOTS 8u
+#define WINDOW 256u
 #define READY_TIMEOUT_MS 60000u
 #define STOP_TIMEOUT_MS 10000u
 #define TICK_MS 50
@@ -18,6 +19,11 @@
 #define PORT_SPAN 20000u
 
 /* ---- a cluster of its own ---- */
+
+static uint64_t pool_mb(const struct tl_cluster_options *o)
+{
+    return o->pool_mb != 0 ? o->pool_mb : POOL_SIZE_MB;
+}
 
 static bool is_emu(const struct tl_cluster_options *o)
 {
@@ -35,8 +41,24 @@ static void write_node(
             strchr(address, ':') == NULL ? "" : "]", port + 2 * i);
     if (o->persistence != NULL)
         fprintf(f, "persistence = \"%s\"; ", o->persistence);
-    fprintf(f, "pool = \"n%u.pool\"; size = \"%uM\"; }%s\n", i + 1, POOL_SIZE_MB,
+    fprintf(f, "pool = \"n%u.pool\"; size = \"%" PRIu64 "M\"; }%s\n", i + 1, pool_mb(o),
         i + 1 == o->nodes ? "" : ",");
+}
+
+static void write_rest(FILE *f, const struct tl_cluster_options *o)
+{
+    static const char *const one[] = {"bench", NULL};
+    const char *const *tables = o->tables != NULL ? o->tables : one;
+
+    fprintf(f, ");\ntables = (");
+    for (uint32_t i = 0; tables[i] != NULL; i++)
+        fprintf(f, "%s { id = %u; name = \"%s\"; }", i == 0 ? "" : ",", i + 1, tables[i]);
+    fprintf(f, " );\noptions = { slots = %u; ring_size = \"%s\"; window = %u; };\n",
+        o->slots != 0 ? o->slots : SLOTS, o->ring_size != NULL ? o->ring_size : "512k",
+        o->window != 0 ? o->window : WINDOW);
+    fprintf(f, "completion = { mode = \"%s\"; linger_us = %" PRIu64 "; };\n",
+        o->completion != NULL ? o->completion : "adaptive",
+        o->linger_us != 0 ? o->linger_us : TL_LINGER_US);
 }
 
 static int write_config(
@@ -55,12 +77,7 @@ static int write_config(
     fprintf(f, "cluster = \"%s\";\nfabric = \"%s\";\nnodes = (\n", uuid, o->fabric);
     for (uint32_t i = 0; i < o->nodes; i++)
         write_node(f, o, address, i, port);
-    fprintf(f,
-        ");\ntables = ( { id = 1; name = \"bench\"; } );\n"
-        "options = { slots = %u; ring_size = \"512k\"; window = 256; };\n",
-        o->slots != 0 ? o->slots : SLOTS);
-    fprintf(f, "completion = { linger_us = %" PRIu64 "; };\n",
-        o->linger_us != 0 ? o->linger_us : TL_LINGER_US);
+    write_rest(f, o);
     if (fclose(f) != 0)
         return cn_fail(-errno, "%s: cannot write: %s", c->path, strerror(errno));
     return 0;
@@ -93,14 +110,16 @@ static int make_folder(const struct tl_cluster_options *o, struct tl_cluster *c)
 
     (void)snprintf(name, sizeof(name), "cairn-%s", o->name);
     return tl_folder_make(
-        name, (((uint64_t)o->nodes * POOL_SIZE_MB + 16) << 20) + o->space, c->folder);
+        name, ((o->nodes * pool_mb(o) + 16) << 20) + o->space, c->folder);
 }
 
-static int make_cluster(const struct tl_cluster_options *o, struct tl_cluster *c)
+int tl_cluster_make(const struct tl_cluster_options *o, struct tl_cluster *c)
 {
     char address[64] = "";
     int rc = 0;
 
+    memset(c, 0, sizeof(*c));
+    c->program = o->program;
     if (!is_emu(o) && o->address == NULL)
         rc = tl_find_address("/sys", address);
     else if (o->address != NULL)
@@ -112,8 +131,13 @@ static int make_cluster(const struct tl_cluster_options *o, struct tl_cluster *c
     c->own = true;
     (void)snprintf(c->path, sizeof(c->path), "%s/cairn.conf", c->folder);
     rc = write_config(c, o, address);
-    if (rc == 0)
-        rc = txn_config_load(c->path, &c->config);
+    return rc != 0 ? rc : txn_config_load(c->path, &c->config);
+}
+
+static int make_cluster(const struct tl_cluster_options *o, struct tl_cluster *c)
+{
+    int rc = tl_cluster_make(o, c);
+
     for (uint32_t i = 0; i < o->nodes && rc == 0; i++)
         rc = tl_cluster_restart(c, i);
     for (uint32_t i = 0; i < o->nodes && rc == 0; i++)

@@ -10,7 +10,7 @@
 #include "tools/tl_proc.h"
 #include "txn/txn_config.h"
 
-#define TL_NODES_MAX 8u
+#define TL_NODES_MAX CAIRN_NODES_MAX
 /* Nodes of its own poll on for so long after work came: rather longer than a round of samples takes
  * on a slow machine, so that what is measured is the path between peers that are awake. */
 #define TL_LINGER_US 10000u
@@ -22,6 +22,11 @@ struct tl_cluster_options {
     const char *program;                        /* `cairn`; NULL: this program is it */
     uint32_t nodes;                             /* to make */
     uint32_t slots;                             /* per node; 0: 8 */
+    uint64_t pool_mb;                           /* per node; 0: 64 */
+    const char *ring_size;                      /* NULL: "512k" */
+    uint32_t window;                            /* 0: 256 */
+    const char *completion;                     /* mode; NULL: adaptive */
+    const char *const *tables;                  /* up to a NULL; NULL: one, "bench" */
     uint64_t linger_us;                         /* of its nodes; 0: TL_LINGER_US */
     uint64_t space;                             /* bytes that its folder needs besides the pools */
 };
@@ -35,6 +40,9 @@ struct tl_cluster {
 /* Errors: those of the fabric (CAIRN_E_NO_DEVICE), of making and starting, CAIRN_E_CONFIG. What was
  * begun is to be ended with tl_cluster_stop() in any case. */
 CN_MUST_CHECK int tl_cluster_start(
+    const struct tl_cluster_options *options, struct tl_cluster *cluster);
+/* Its folder and configuration alone, for nodes that somebody else runs. Errors, end: as above. */
+CN_MUST_CHECK int tl_cluster_make(
     const struct tl_cluster_options *options, struct tl_cluster *cluster);
 /* A node that ended by itself. Errors: CAIRN_E_STATE, -EINTR. */
 CN_MUST_CHECK int tl_cluster_check(struct tl_cluster *cluster);

@@ -9,7 +9,7 @@
 
 #include "tools/tl.h"
 
-#define OPTIONS_MAX 24
+#define OPTIONS_MAX 48
 
 #define HELP_LEFT 20
 #define HELP_WIDTH 100

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Goal: `cairn bench rtt` measures what it says: the round trips of each kind of commit are those of the design, a
 # cluster of its own leaves nothing behind, a running one is left as it was. Times are not judged: the machine is shared.
-# `cairn bench check` judges right and wrong histories.
+# `cairn bench check` judges right and wrong histories. (Loads: test_bench_loads.sh.)
 # test_bench.sh CAIRN
 set -euo pipefail
 cairn=$1
@@ -50,6 +50,8 @@ expect 0 '"transactions": 20000' bench check --transactions 20000 --rounds 1 --j
 expect 1 'verdict: false' bench check --transactions 20000 --rounds 1 --stale
 expect 2 'must be' bench check --per-key 0
 expect 2 'must be a number' bench rtt --samples many
+expect 2 'is no size' bench recovery --log-size big
+expect 2 'at most 65536 for each' bench recovery --slots 1 --records 70000
 expect 2 'must be auto, apm' bench rtt --persistence magnetic
 expect 2 'not with --config' bench rtt --config x --address 10.0.0.1
 expect 2 'no fabric' bench rtt --fabric nonsense
@@ -76,6 +78,17 @@ got=0
 [ $got -le 1 ] || fail "bench rtt --check: exit $got: $(cat "$dir/err")"
 ! grep -q 'all nodes' "$dir/one" || fail "one node, and it measures two: $(cat "$dir/one")"
 if grep -q exceeded "$dir/one"; then [ $got -eq 1 ]; else [ $got -eq 0 ]; fi || fail "--check: exit $got"
+
+# Starts after a crash: everything is replayed and looked up, for one node and for two, small values and large.
+"$cairn" bench recovery --records 500 --slots 3 --rounds 1 --value-size 24 --participants 2 --json > "$dir/start" \
+    2> "$dir/err" || fail "bench recovery: $(cat "$dir/err")"
+[ "$(grep -c '"records": 500' "$dir/start")" = 2 ] || fail "bench recovery: not 500 records: $(cat "$dir/start")"
+[ "$(grep -c '"verified": true' "$dir/start")" = 1 ] || fail "bench recovery: nothing verified"
+"$cairn" bench recovery --records 64 --slots 2 --rounds 1 --value-size 65536 > "$dir/start" 2> "$dir/err" ||
+    fail "bench recovery: $(cat "$dir/err")"
+grep -q 'every value was looked up' "$dir/start" || fail "bench recovery: $(cat "$dir/start")"
+[ "$(ls /dev/shm | grep -c '^cairn-recovery-' || true)" = "$(grep -c '^cairn-recovery-' <<< "$before" || true)" ] ||
+    fail "bench recovery leaves its folder behind"
 
 # A running cluster: the keys are gone afterwards; what is not the benchmark's is not touched.
 conf=$dir/cairn.conf

@@ -3,7 +3,7 @@
 # Goal: the program end to end: a cluster of two nodes, reads and writes, a look that changes no byte, refusals,
 # SIGKILL and recovery online and offline, a clean stop. test_cluster.sh CAIRN EXAMPLE
 set -euo pipefail
-cairn=$1 example=$2
+cairn=$1 example=$2 async=$3
 base=/dev/shm
 [ -w $base ] || base=${TMPDIR:-/tmp}
 dir=$(mktemp -d "$base/cairn-test-XXXXXX")
@@ -75,6 +75,7 @@ expect 2 'n1.pool' node --config "$config" --id 1 --wait 0
 # The example runs twice and continues.
 "$example" "$config" | grep -q committed || fail "the example"
 "$example" "$config" | grep -q committed || fail "the example, again"
+"$async" "$config" 2000 | grep -q '^2000 transfers, 32 in flight; 100000 coins' || fail "transfers in flight"
 expect 0 80 get --config "$config" accounts alice
 expect 0 120 get --config "$config" accounts bob
 # A look while it runs changes nothing it should not: it only opens for reading.
@@ -99,6 +100,8 @@ start 2
 expect 0 7 get --config "$config" accounts carol
 expect 0 'hex:0102' get --config "$config" --hex accounts 00ff
 "$example" "$config" | grep -q committed || fail "the example, after recovery"
+"$async" "$config" 500 | grep -q '^500 transfers, 32 in flight; 100000 coins' ||
+    fail "transfers in flight, after recovery"
 expect 0 130 get --config "$config" accounts bob
 stop 1
 expect 2 'cannot be reached' inspect --node 1 --config "$config"

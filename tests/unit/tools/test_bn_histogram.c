@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tools/bn_histogram.h"
+#include "tools/bench/bn_histogram.h"
 
 #define VALUES 20000u
 

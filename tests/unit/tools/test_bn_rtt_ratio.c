@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-#include "tools/bn_rtt.h"
+#include "tools/bench/bn_rtt.h"
 
 static struct bn_histogram op[RTT_OP_COUNT];
 

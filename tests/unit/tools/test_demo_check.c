@@ -16,7 +16,7 @@
 
 #define ACCOUNTS 20u
 #define KEYS (2 * ACCOUNTS)
-#define ATTEMPTS 600u
+#define ATTEMPTS 1200u
 #define WRITERS 2u
 
 struct world {

@@ -3,7 +3,7 @@
  * bn_rtt_ratio.c: the targets of `cairn bench rtt`: how much longer a commit may take than the raw
  * operations that it is made of. Ratios are of medians.
  */
-#include "tools/bn_rtt.h"
+#include "tools/bench/bn_rtt.h"
 
 #include <math.h>
 

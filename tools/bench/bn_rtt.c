@@ -8,7 +8,7 @@
  * Outside the samples it is waited until the keys to be written are released again: no sample meets
  * a conflict with the one before.
  */
-#include "tools/bn_rtt.h"
+#include "tools/bench/bn_rtt.h"
 
 #define CLOCK_TRIES 1001u
 #define BURST 4u        /* samples of one operation in a row; the first is not counted */

@@ -6,7 +6,7 @@
  * verdict must be false. Only the check is timed. The shape is Elle's usual one: one to four
  * micro-operations, keys retired after so many appends.
  */
-#include "tools/bn.h"
+#include "tools/bench/bn.h"
 #include "tools/history/hs_check.h"
 
 #define CLIENTS_MAX 256u

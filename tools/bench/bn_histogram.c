@@ -3,7 +3,7 @@
  * bn_histogram.c: see bn_histogram.h. Bucket numbers grow with the value: the low BN_SUB_BITS bits
  * of a number are the place inside a power of two, the rest is that power (0 and 1: width one).
  */
-#include "tools/bn_histogram.h"
+#include "tools/bench/bn_histogram.h"
 
 #define SUB_COUNT (1u << BN_SUB_BITS)
 

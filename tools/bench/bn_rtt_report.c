@@ -2,7 +2,7 @@
 /*
  * bn_rtt_report.c: the output of `cairn bench rtt`, as text or JSON.
  */
-#include "tools/bn_rtt.h"
+#include "tools/bench/bn_rtt.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
  *
  * A key is "bn" + kind + 5 hex digits; all have the value bn_value, which says whose they are.
  */
-#include "tools/bn.h"
+#include "tools/bench/bn.h"
 #include "txn/txn_ctx.h"
 
 #define TX_TIMEOUT_MS 20000u

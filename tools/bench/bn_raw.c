@@ -6,7 +6,7 @@
  * It does the nodes no harm: it locks nothing (its compare-and-swaps put back what was there) and
  * logs nothing (zero bytes in its own ring are no record). It takes one slot of each node.
  */
-#include "tools/bn.h"
+#include "tools/bench/bn.h"
 
 #include <errno.h>
 

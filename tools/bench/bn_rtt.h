@@ -5,7 +5,7 @@
 #ifndef BN_RTT_H
 #define BN_RTT_H
 
-#include "tools/bn.h"
+#include "tools/bench/bn.h"
 
 enum rtt_op {
     RTT_RAW_READ,

@@ -10,16 +10,17 @@
  *   bn_keys.c        the keys that it reads and writes, and where they lie
  *   bn_raw.c         one-sided operations without transactions
  *   bn_histogram.c   latencies
+ *   bn_recovery.c    `bench recovery`: starts after a crash (its files: bn_recovery.h)
  *   bn_check.c       `bench check`: the checker of histories
  */
 #ifndef BN_H
 #define BN_H
 
 #include "rdma/rd.h"
-#include "tools/bn_histogram.h"
+#include "tools/bench/bn_histogram.h"
 #include "tools/tl_cluster.h"
 
-extern const struct tl_command bn_rtt, bn_check;
+extern const struct tl_command bn_rtt, bn_recovery, bn_check;
 
 /* ---- bn_raw.c ---- */
 struct bn_raw;
