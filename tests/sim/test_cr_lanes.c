@@ -15,7 +15,7 @@
 
 static void sweep(const struct cr_setup *setup, uint64_t first, uint64_t count)
 {
-    struct sw_sweep s = {.first = first, .count = count, .seconds = 15};
+    struct sw_sweep s = {.first = first, .count = count, .seconds = 8};
     bool good = sw_sweep("sim-cr_lanes", setup, &s);
 
     sw_sweep_print(&s);
