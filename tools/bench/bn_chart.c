@@ -59,13 +59,13 @@ static void add_point(struct bn_svg_series *s, const struct bn_histogram *h, dou
 /* As far out as there are at least ten that took longer. */
 static void add_latency(struct bn_svg_chart *c, const char *name, const struct bn_histogram *h)
 {
-    double last = fmin(DECADES_MAX, fmax(1, floor(log10((double)h->count / 10))));
-    struct bn_svg_series *s = &c->series[c->series_count];
-    uint32_t m = 0;
-
     if (h->count == 0 || c->series_count == BN_SVG_SERIES_MAX)
         return;
-    c->series_count++;
+
+    double last = fmin(DECADES_MAX, fmax(1, floor(log10((double)h->count / 10))));
+    struct bn_svg_series *s = &c->series[c->series_count++];
+    uint32_t m = 0;
+
     (void)snprintf(s->name, sizeof(s->name), "%s", name);
     for (uint32_t step = 0; step <= (uint32_t)last * STEPS_PER_DECADE; step++) {
         double x = (double)step / STEPS_PER_DECADE;

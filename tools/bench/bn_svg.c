@@ -77,14 +77,14 @@ static void fit_log(struct bn_svg_axis *axis, double min, double max,
 {
     static const double parts[] = {1, 2, 5};
     double low = floor(log10(min)), high = fmax(low + 1, ceil(log10(max)));
-    double steps[BN_SVG_TICKS_MAX];
+    double steps[BN_SVG_TICKS_MAX], decade = low;
     uint32_t count = 0;
     char text[16];
 
-    for (double decade = low; decade <= high && count + 3 <= BN_SVG_TICKS_MAX; decade++) {
+    do {
         for (uint32_t i = 0; i < CN_ARRAY_SIZE(parts) && (i == 0 || decade < high); i++)
             steps[count++] = parts[i] * pow(10, decade);
-    }
+    } while (++decade <= high && count + CN_ARRAY_SIZE(parts) <= BN_SVG_TICKS_MAX);
     uint32_t first = 0, last = count - 1;
     while (first + 1 < count && steps[first + 1] <= min)
         first++;
