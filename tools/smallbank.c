@@ -188,7 +188,8 @@ bool sb_apply(
     case SB_BALANCE: break;
     case SB_DEPOSIT_CHECKING:
     case SB_TRANSACT_SAVINGS:
-        if (touch[0].old_balance + plan->amount < 0)
+        /* A deposit is always taken, also where a check has left less than nothing. */
+        if (plan->kind == SB_TRANSACT_SAVINGS && touch[0].old_balance + plan->amount < 0)
             return false;
         delta = plan->amount;
         touch[0].new_balance += delta;

@@ -69,6 +69,16 @@ static void sb_apply__not_enough__refused(void **state)
     assert_false(apply(SB_SEND_PAYMENT, 51, balance, &delta));
 }
 
+static void sb_apply__deposit_on_an_overdraft__taken(void **state)
+{
+    int64_t balance[3] = {0, -200, 7}, delta;
+
+    (void)state;
+    assert_true(apply(SB_DEPOSIT_CHECKING, 10, balance, &delta));
+    assert_int_equal(balance[1], -190);
+    assert_int_equal(delta, 10);
+}
+
 /* Keys in one order for all, so that two transactions seldom abort each other for nothing. */
 static void sb_touches__any_plan__ascending_and_unique(void **state)
 {
@@ -116,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sb_apply__each_kind__balances),
         cmocka_unit_test(sb_apply__not_enough__refused),
+        cmocka_unit_test(sb_apply__deposit_on_an_overdraft__taken),
         cmocka_unit_test(sb_touches__any_plan__ascending_and_unique),
         cmocka_unit_test(sb_value_pack__any__round_trip),
     };
