@@ -179,6 +179,8 @@ struct rd_ops {
         struct rd_conn **ret_conn);
     void (*conn_delete)(struct rd_conn *);
 
+    /* NULL: nothing that would help. */
+    void (*hint)(struct rd_conn *, uint64_t remote, uint32_t size, bool cas);
     int (*read)(struct rd_conn *, uint64_t wr_id, uint64_t remote, void *local, uint32_t size,
         unsigned flags);
     int (*cas)(struct rd_conn *, uint64_t wr_id, uint64_t remote, uint64_t expected,
@@ -363,6 +365,14 @@ static inline void rd_conn_delete(struct rd_conn *c) { c->ops->conn_delete(c); }
  * CAIRN_E_STATE (no RD_EV_UP yet). An operation that meets a fence while it runs completes with
  * CAIRN_E_FENCED and may have taken effect.
  */
+/* These bytes are going to be read, and their first word to be compared and swapped, within
+ * microseconds: where an operation is executed by the poster's processor they may be fetched
+ * meanwhile. No operation; anything may be named. */
+static inline void rd_hint(struct rd_conn *c, uint64_t remote, uint32_t size, bool cas)
+{
+    if (c->ops->hint != NULL)
+        c->ops->hint(c, remote, size, cas);
+}
 CN_MUST_CHECK static inline int rd_read(struct rd_conn *c, uint64_t wr_id, uint64_t remote,
     void *local, uint32_t size, unsigned flags)
 {

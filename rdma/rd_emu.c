@@ -367,6 +367,7 @@ static const struct rd_ops emu_ops = {
     .connect = rd_emu_connect,
     .loopback = rd_emu_loopback,
     .conn_delete = rd_emu_conn_delete,
+    .hint = rd_emu_hint,
     .read = rd_emu_read,
     .cas = rd_emu_cas,
     .write = rd_emu_write,

@@ -329,6 +329,22 @@ static void flush_written(struct emu_conn *c)
 
 /* ---- operations ---- */
 
+CN_HOT
+void rd_emu_hint(struct rd_conn *rd_conn, uint64_t remote, uint32_t size, bool cas)
+{
+    const struct emu_conn *c = emu_conn(rd_conn);
+    const struct emu_window *w = &c->window[EMU_READ];
+    if (CN_UNLIKELY(!is_inside(w, remote, size)))
+        return;
+    const uint8_t *line = w->base + (remote - w->off), *end = line + size;
+    if (cas)
+        __asm__ volatile("prefetchw %0" : : "m"(*line)); /* a no-op where it is not known */
+    else
+        __builtin_prefetch(line);
+    for (line += RD_CACHE_LINE; line < end; line += RD_CACHE_LINE)
+        __builtin_prefetch(line);
+}
+
 static inline void run_read(struct emu_conn *c, uint64_t remote, void *local, uint32_t size)
 {
     const struct emu_window *w = &c->window[EMU_READ];

@@ -10,8 +10,9 @@
  * LIVE; the hint is guarded by a sequence count (odd: being written) and updated in place, so that
  * a steady working set recycles nothing.
  *
- * `near` finds most entries without a grace-period lock and a walk: a direct-mapped array of entry
- * numbers by hash. Entries are never unmapped while the cache is open, and who comes this way
+ * `near` finds nearly all entries without a grace-period lock and a walk: buckets of entry numbers,
+ * each with a tag of 32 bits of the key's hash. Entries are never unmapped while the cache is open,
+ * and who comes this way
  * looks at the identity inside the sequence count, as it is set inside one too. So what is there
  * under another identity, or being replaced, is a miss here and is looked up the long way.
  *
@@ -38,32 +39,40 @@
 #define ENTRIES_MAX (1u << 26)
 #define SPARE_MIN 64u
 #define CLOCK_STEPS_MAX 16u /* entries looked at to find one to evict */
-#define HINT_WORDS 6u
+#define HINT_WORDS 5u
 #define NO_ENTRY UINT32_MAX
 
 enum entry_state { ENTRY_FREE, ENTRY_NEW, ENTRY_LIVE, ENTRY_DYING };
 
-/* Two lines: what one thread updates does not take a neighbour's entry from another. */
+/* Two lines, so that what one thread updates does not take a neighbour's entry from another. All
+ * that the short way needs is on the first. */
 struct entry {
-    _Alignas(128) struct cds_lfht_node node;
+    _Alignas(128) _Atomic uint32_t sequence;
+    _Atomic uint16_t state;
+    _Atomic uint16_t used;  /* looked up since the clock hand passed */
+    _Atomic uint64_t place; /* node << 32 | table */
+    _Atomic uint64_t hash;
+    _Atomic uint64_t word[HINT_WORDS]; /* pack() */
+    struct cds_lfht_node node;
     struct rcu_head rcu;
     struct txn_cache *cache;
     _Atomic uint32_t next_free;
-    _Atomic uint32_t state;
-    _Atomic uint32_t sequence;
-    _Atomic uint32_t used;  /* looked up since the clock hand passed */
-    _Atomic uint64_t place; /* node << 32 | table */
-    _Atomic uint64_t hash;
-    _Atomic uint64_t word[HINT_WORDS]; /* incarnation, then the hint */
+};
+_Static_assert(offsetof(struct entry, node) == 64, "one line");
+
+#define NEAR_WAYS 4u
+struct near { /* half as many as entries: in a full cache one entry in thirty finds no room */
+    _Alignas(32) _Atomic uint64_t way[NEAR_WAYS]; /* tag << 32 | entry */
 };
 
 struct txn_cache {
     struct cds_lfht *table;
     struct call_rcu_data *worker;
-    struct entry *entry; /* in entry_memory */
-    _Atomic uint32_t *near;
+    struct entry *entry;
+    struct near *near;
+    void *entry_memory, *near_memory; /* as allocated */
+    uint32_t near_mask;
     uint32_t capacity, entry_count;
-    void *entry_memory;
     /* Written by who inserts: on a line that no lookup needs. */
     _Alignas(128) _Atomic uint64_t free_head; /* tag << 32 | index: a stale one matches no more */
     _Atomic uint32_t live;
@@ -126,7 +135,7 @@ static void recycle(struct rcu_head *head)
 /* Take out of the table; by one caller only. Read lock held. */
 static void retire(struct txn_cache *cache, struct entry *entry)
 {
-    uint32_t state = ENTRY_LIVE;
+    uint16_t state = ENTRY_LIVE;
 
     if (!atomic_compare_exchange_strong(&entry->state, &state, ENTRY_DYING))
         return;
@@ -160,38 +169,51 @@ static void evict_one(struct txn_cache *cache)
 
 /* ---- hints ---- */
 
-static inline void pack(
+/* Incarnation, then the hint. An item's size and class are in the bits that pool offsets of items
+ * and buckets have not: they are multiples of 64 and below OFF_MAX, or this is not kept. */
+#define OFF_MAX (UINT64_C(1) << 48)
+#define OFF_MASK (OFF_MAX - 64)
+
+static inline bool pack(
     uint64_t word[HINT_WORDS], uint64_t incarnation, const struct txn_hint *hint)
 {
     word[0] = incarnation;
-    word[1] = hint->item;
+    word[1] = hint->item | (uint64_t)hint->item_size << 48;
     word[2] = hint->version;
-    word[3] = hint->bucket;
+    word[3] = hint->bucket | (uint64_t)hint->class_ << 48 | (uint64_t)(hint->item_size >> 16) << 56;
     word[4] = hint->bucket_version;
-    word[5] = (uint64_t)hint->item_size | (uint64_t)hint->class_ << 32;
+    return ((hint->item | hint->bucket) & ~OFF_MASK) == 0 && hint->item_size < 1u << 24;
+}
+
+static inline void unpack(struct txn_hint *ret, const uint64_t word[HINT_WORDS])
+{
+    ret->item = word[1] & OFF_MASK;
+    ret->version = word[2];
+    ret->bucket = word[3] & OFF_MASK;
+    ret->bucket_version = word[4];
+    ret->item_size = (uint32_t)(word[1] >> 48 | word[3] >> 56 << 16);
+    ret->class_ = (uint8_t)(word[3] >> 48);
 }
 
 /* The words, in a row without a loop. */
 static inline void put_words(struct entry *entry, const uint64_t word[HINT_WORDS])
 {
-    _Static_assert(HINT_WORDS == 6, "one line each");
+    _Static_assert(HINT_WORDS == 5, "one line each");
     atomic_store_explicit(&entry->word[0], word[0], memory_order_release);
     atomic_store_explicit(&entry->word[1], word[1], memory_order_release);
     atomic_store_explicit(&entry->word[2], word[2], memory_order_release);
     atomic_store_explicit(&entry->word[3], word[3], memory_order_release);
     atomic_store_explicit(&entry->word[4], word[4], memory_order_release);
-    atomic_store_explicit(&entry->word[5], word[5], memory_order_release);
 }
 
 static inline void get_words(const struct entry *entry, uint64_t word[HINT_WORDS])
 {
-    _Static_assert(HINT_WORDS == 6, "one line each");
+    _Static_assert(HINT_WORDS == 5, "one line each");
     word[0] = atomic_load_explicit(&entry->word[0], memory_order_acquire);
     word[1] = atomic_load_explicit(&entry->word[1], memory_order_acquire);
     word[2] = atomic_load_explicit(&entry->word[2], memory_order_acquire);
     word[3] = atomic_load_explicit(&entry->word[3], memory_order_acquire);
     word[4] = atomic_load_explicit(&entry->word[4], memory_order_acquire);
-    word[5] = atomic_load_explicit(&entry->word[5], memory_order_acquire);
 }
 
 /* False: somebody writes it now. */
@@ -237,21 +259,46 @@ struct key {
     uint64_t place, hash;
 };
 
-static inline _Atomic uint32_t *near_at(struct txn_cache *cache, const struct key *key)
+struct spot { /* of a key in `near` */
+    struct near *near;
+    uint32_t tag;
+};
+
+static inline struct spot spot_of(struct txn_cache *cache, const struct key *key)
 {
-    uint64_t h = key->hash ^ key->place * UINT64_C(0x9e3779b97f4a7c15);
-    return &cache->near[(h >> 32 ^ h) & (cache->capacity - 1)];
+    uint64_t h = (key->hash ^ key->place) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return (struct spot){&cache->near[h >> 32 & cache->near_mask], (uint32_t)(h ^ h >> 32)};
 }
 
-static inline struct entry *near_entry(struct txn_cache *cache, const struct key *key)
+/* Of the way with the tag; of some other, which is not the key's, if there is none. Without
+ * branches, which could not be foreseen. */
+static inline struct entry *near_entry(struct txn_cache *cache, struct spot spot)
 {
-    return &cache->entry[atomic_load_explicit(near_at(cache, key), memory_order_relaxed)];
+    uint64_t found = 0;
+
+    for (unsigned i = 0; i < NEAR_WAYS; i++) {
+        uint64_t way = load(&spot.near->way[i]);
+        found = way >> 32 == spot.tag ? way : found;
+    }
+    return &cache->entry[(uint32_t)found];
 }
 
-static void bring_near(struct txn_cache *cache, const struct key *key, const struct entry *entry)
+/* In the place of what it was under, of one that is empty, or of the one that the tag picks. */
+static void bring_near(struct txn_cache *cache, struct spot spot, const struct entry *entry)
 {
-    atomic_store_explicit(
-        near_at(cache, key), (uint32_t)(entry - cache->entry), memory_order_relaxed);
+    uint64_t way = (uint64_t)spot.tag << 32 | (uint32_t)(entry - cache->entry);
+    unsigned at = spot.tag % NEAR_WAYS;
+
+    for (unsigned i = NEAR_WAYS; i-- > 0;) {
+        if (load(&spot.near->way[i]) == 0)
+            at = i;
+    }
+    for (unsigned i = 0; i < NEAR_WAYS; i++) {
+        if (load(&spot.near->way[i]) >> 32 == spot.tag)
+            at = i;
+    }
+    store(&spot.near->way[at], way);
 }
 
 static inline bool is_live_as(const struct entry *entry, const struct key *key)
@@ -320,7 +367,7 @@ __attribute__((noinline)) static struct entry *find_far(
     urcu_bp_read_lock();
     struct entry *entry = look_up(cache, key);
     if (entry != NULL)
-        bring_near(cache, key, entry);
+        bring_near(cache, spot_of(cache, key), entry);
     if (entry != NULL && !read_hint(entry, word))
         entry = NULL;
     urcu_bp_read_unlock();
@@ -333,7 +380,7 @@ bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation
 {
     struct key key = make_key(node, table, hash);
     uint64_t word[HINT_WORDS];
-    struct entry *entry = near_entry(cache, &key);
+    struct entry *entry = near_entry(cache, spot_of(cache, &key));
 
     if (CN_UNLIKELY(!read_near(entry, &key, word)))
         entry = find_far(cache, &key, word);
@@ -341,13 +388,16 @@ bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation
         return false;
     if (CN_UNLIKELY(atomic_load_explicit(&entry->used, memory_order_relaxed) == 0))
         atomic_store_explicit(&entry->used, 1, memory_order_relaxed);
-    ret_hint->item = word[1];
-    ret_hint->version = word[2];
-    ret_hint->bucket = word[3];
-    ret_hint->bucket_version = word[4];
-    ret_hint->item_size = (uint32_t)word[5];
-    ret_hint->class_ = (uint8_t)(word[5] >> 32);
+    unpack(ret_hint, word);
     return true;
+}
+
+CN_HOT
+void txn_cache_hint(struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash)
+{
+    struct key key = make_key(node, table, hash);
+
+    __builtin_prefetch(near_entry(cache, spot_of(cache, &key)));
 }
 
 /* Take an entry within the capacity. NULL: none now (all that are spare wait for their grace
@@ -397,7 +447,7 @@ static void insert(struct txn_cache *cache, const struct key *key, const uint64_
         return;
     }
     atomic_store(&entry->state, ENTRY_LIVE);
-    bring_near(cache, key, entry);
+    bring_near(cache, spot_of(cache, key), entry);
 }
 
 __attribute__((noinline)) static void put_far(
@@ -407,7 +457,7 @@ __attribute__((noinline)) static void put_far(
     struct entry *entry = look_up(cache, key);
     if (entry != NULL) {
         (void)write_hint(entry, word);
-        bring_near(cache, key, entry);
+        bring_near(cache, spot_of(cache, key), entry);
     } else
         insert(cache, key, word);
     urcu_bp_read_unlock();
@@ -420,8 +470,9 @@ void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation,
     struct key key = make_key(node, table, hash);
     uint64_t word[HINT_WORDS];
 
-    pack(word, incarnation, hint);
-    if (CN_UNLIKELY(!write_near(near_entry(cache, &key), &key, word)))
+    if (CN_UNLIKELY(!pack(word, incarnation, hint)))
+        return;
+    if (CN_UNLIKELY(!write_near(near_entry(cache, spot_of(cache, &key)), &key, word)))
         put_far(cache, &key, word);
 }
 
@@ -465,6 +516,12 @@ static uint32_t round_up(uint32_t entries)
     return n;
 }
 
+/* Zeros that the system has not handed out yet cost nothing; so no aligned_alloc(). */
+static void *align(void *memory, uintptr_t alignment)
+{
+    return (uint8_t *)memory + (-(uintptr_t)memory & (alignment - 1));
+}
+
 int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
 {
     struct txn_cache *cache = aligned_alloc(_Alignof(struct txn_cache), sizeof(*cache));
@@ -474,15 +531,15 @@ int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
     memset(cache, 0, sizeof(*cache));
     cache->capacity = round_up(entries);
     cache->entry_count = cache->capacity + cache->capacity / 8 + SPARE_MIN;
-    /* Zeros that the system has not handed out yet cost nothing; so no aligned_alloc(). */
     cache->entry_memory = calloc(cache->entry_count + 1u, sizeof(struct entry));
     if (cache->entry_memory == NULL)
         goto err_cache;
-    cache->entry = (struct entry *)(void *)((uint8_t *)cache->entry_memory +
-        (-(uintptr_t)cache->entry_memory & (_Alignof(struct entry) - 1)));
-    cache->near = calloc(cache->capacity, sizeof(*cache->near));
-    if (cache->near == NULL)
+    cache->entry = align(cache->entry_memory, _Alignof(struct entry));
+    cache->near_mask = cache->capacity / 2 - 1;
+    cache->near_memory = calloc(cache->near_mask + 2u, sizeof(struct near));
+    if (cache->near_memory == NULL)
         goto err_entry;
+    cache->near = align(cache->near_memory, _Alignof(struct near));
     cache->table = cds_lfht_new_flavor(
         cache->capacity, cache->capacity, cache->capacity, 0, &urcu_bp_flavor, NULL);
     if (cache->table == NULL)
@@ -507,7 +564,7 @@ int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
 err_table:
     (void)cds_lfht_destroy(cache->table, NULL);
 err_near:
-    free(cache->near);
+    free(cache->near_memory);
 err_entry:
     free(cache->entry_memory);
 err_cache:
@@ -533,7 +590,7 @@ void txn_cache_close(struct txn_cache **cache)
     int rc = cds_lfht_destroy(c->table, NULL);
     CAIRN_ASSERT(rc == 0);
     urcu_bp_call_rcu_data_free(c->worker);
-    free(c->near);
+    free(c->near_memory);
     free(c->entry_memory);
     free(c);
     *cache = NULL;

@@ -32,6 +32,8 @@ void txn_cache_close(struct txn_cache **cache);
  */
 bool txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
     uint64_t hash, struct txn_hint *ret_hint);
+/* txn_cache_find() will come soon: its memory may be fetched meanwhile. */
+void txn_cache_hint(struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash);
 void txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation, uint32_t table,
     uint64_t hash, const struct txn_hint *hint);
 void txn_cache_drop(struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash);

@@ -46,7 +46,7 @@
 #define TXN_STAGING_SIZE (TXN_RECORD_MAX + 4096u) /* records on their way, per node */
 #define TXN_UNDONE_MAX 512u /* sequences of one log behind the first that is not committed */
 #define TXN_MAP_SETS 4096u  /* cached map entries of indexes, direct mapped */
-#define TXN_NAMES 4096u     /* keys whose hashes are remembered; a power of two */
+#define TXN_NAMES 512u     /* keys whose hashes are remembered; a power of two */
 #define TXN_NAME_KEY_MAX 40u /* longer ones are not */
 #define TXN_STOCK_MAX 1024u /* granted blocks of one node, in stock or taken */
 #define TXN_STOCK_CLASS 16u /* wanted in stock per class */

@@ -240,6 +240,12 @@ static inline bool is_new(const struct txn_key *key)
     return key->belief == TXN_BELIEF_NONE && key->write == TXN_WRITE_NONE && !key->looking;
 }
 
+static inline void hint_cache(const struct cairn_tx *tx, const struct txn_key *key)
+{
+    txn_cache_hint(
+        tx->ctx->cluster->cache, tx->ctx->peer[key->peer].node, key->table, key->hash);
+}
+
 /* A new key with a place where it was last seen, and no word that is locked or wanted already?
  * Nothing is posted here. */
 INLINE bool is_short(struct cairn_tx *tx, struct short_read *s)
@@ -256,6 +262,8 @@ INLINE bool is_short(struct cairn_tx *tx, struct short_read *s)
     s->bytes = txn_scratch(tx, hint->item_size);
     if (s->bytes == NULL)
         return false;
+    if (CN_LIKELY(peer->state == TXN_PEER_UP))
+        rd_hint(peer->conn, hint->item, hint->item_size, s->read->for_update);
     s->lock = NULL;
     if (s->read->for_update) {
         uint32_t before = tx->lock_count;
@@ -369,6 +377,7 @@ static int read_short(struct cairn_tx *tx, struct cairn_read *reads, size_t coun
             rc = txn_set_locate(tx, s[i].key);
         if (rc != 0)
             return rc;
+        hint_cache(tx, s[i].key);
     }
     tx->scratch_used = 0;
     for (size_t i = 0; i < count && all; i++) {

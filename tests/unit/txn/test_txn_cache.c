@@ -69,6 +69,59 @@ static void txn_cache_find__put_before__same_hint(void **state)
     assert_null(cache);
 }
 
+/* Sizes and classes share words with offsets. */
+static void txn_cache_put__greatest_and_unaligned__whole_or_not_kept(void **state)
+{
+    struct txn_cache *cache = open_cache(16);
+    const struct txn_hint most = {.item = (UINT64_C(1) << 48) - 64,
+        .bucket = (UINT64_C(1) << 48) - 512,
+        .version = UINT64_MAX,
+        .bucket_version = UINT64_MAX - 1,
+        .item_size = (1u << 24) - 1,
+        .class_ = UINT8_MAX};
+    struct txn_hint got, bad[] = {most, most, most, most};
+
+    (void)state;
+    txn_cache_put(cache, 1, 1, 1, 42, &most);
+    assert_true(txn_cache_find(cache, 1, 1, 1, 42, &got));
+    assert_memory_equal(&got.item, &most.item, offsetof(struct txn_hint, item_size));
+    assert_int_equal(got.item_size, most.item_size);
+    assert_int_equal(got.class_, most.class_);
+    bad[0].item += 64;
+    bad[1].bucket += 8;
+    bad[2].item_size++;
+    bad[3].item++;
+    for (uint32_t i = 0; i < CN_ARRAY_SIZE(bad); i++) {
+        txn_cache_put(cache, 1, 1, 1, 43 + i, &bad[i]);
+        assert_false(txn_cache_find(cache, 1, 1, 1, 43 + i, &got));
+    }
+    txn_cache_close(&cache);
+}
+
+/* More keys than the short way has room for: the others are found the long way. */
+static void txn_cache_find__full__all_that_are_kept(void **state)
+{
+    enum { COUNT = 4096 };
+    struct txn_cache *cache = open_cache(COUNT);
+    struct txn_hint got;
+
+    (void)state;
+    for (uint64_t i = 1; i <= COUNT; i++) {
+        struct txn_hint put = hint_of(i);
+        txn_cache_put(cache, 1, 1, 1, cn_mix64(i), &put);
+    }
+    assert_int_equal(txn_cache_count(cache), COUNT);
+    for (unsigned round = 0; round < 2; round++) {
+        for (uint64_t i = 1; i <= COUNT; i++) {
+            txn_cache_hint(cache, 1, 1, cn_mix64(i));
+            assert_true(txn_cache_find(cache, 1, 1, 1, cn_mix64(i), &got));
+            assert_int_equal(got.version, i);
+            assert_true(hint_is_whole(&got));
+        }
+    }
+    txn_cache_close(&cache);
+}
+
 static void txn_cache_find__other_incarnation__not_found(void **state)
 {
     struct txn_cache *cache = open_cache(16);
@@ -257,6 +310,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(txn_cache_find__put_before__same_hint),
+        cmocka_unit_test(txn_cache_put__greatest_and_unaligned__whole_or_not_kept),
+        cmocka_unit_test(txn_cache_find__full__all_that_are_kept),
         cmocka_unit_test(txn_cache_find__other_incarnation__not_found),
         cmocka_unit_test(txn_cache_put__again__overwrites),
         cmocka_unit_test(txn_cache_drop__there__gone),
