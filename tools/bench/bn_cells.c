@@ -117,7 +117,8 @@ void bn_cells_begin(struct bn_load *load, struct bn_cells_worker *w, struct bn_t
 
     CAIRN_ASSERT(w->free_count > 0);
     t->cells = cells;
-    t->writer = w->writer;
+    t->worker = w;
+    t->begun = false;
     t->buffer_index = w->free[--w->free_count];
     t->buffer = w->buffers + (size_t)t->buffer_index * cells->touches_max * cells->value_size;
     w->flight[t->buffer_index] = t;
@@ -152,7 +153,7 @@ static uint32_t first_flying(const struct bn_cells_worker *w, uint64_t key)
 
     for (uint32_t f = 0; f < w->inflight; f++) {
         const struct bn_touches *t = w->flight[f];
-        for (uint32_t i = 0; t != NULL && i < t->count; i++) {
+        for (uint32_t i = 0; t != NULL && t->begun && i < t->count; i++) {
             if (t->touch[i].key == key && t->touch[i].how != BN_TOUCH_READ)
                 first = t->touch[i].number < first ? t->touch[i].number : first;
         }
@@ -182,7 +183,7 @@ void bn_cells_touch(struct bn_cells_worker *w, uint64_t *random, struct bn_touch
         touch->number = 1;
     } else {
         touch->key = draw_key(t->cells, t, random, shard);
-        touch->number = how == BN_TOUCH_READ ? 0 : begin_write(w, touch->key);
+        __builtin_prefetch(&w->key[touch->key]); /* see begin_writes() */
     }
     w->drawn += how != BN_TOUCH_READ;
     t->count++;
@@ -245,18 +246,32 @@ static int read_cells(
     return rc;
 }
 
+/* Once, as late as may be: what a random place of the ledger costs is not a transaction's. */
+static void begin_writes(struct bn_touches *t)
+{
+    for (uint32_t i = 0; i < t->count && !t->begun; i++) {
+        struct bn_touch *touch = &t->touch[i];
+        if (touch->how == BN_TOUCH_UPDATE || touch->how == BN_TOUCH_BLIND)
+            touch->number = begin_write(t->worker, touch->key);
+    }
+    t->begun = true;
+}
+
 int bn_cells_body(struct cairn_tx *tx, void *slot)
 {
-    const struct bn_touches *t = slot;
+    struct bn_touches *t = slot;
     struct bn_cell cell[BN_TOUCHES_MAX];
     int rc = read_cells(tx, t, cell);
+
+    if (rc == 0)
+        begin_writes(t);
 
     for (uint32_t i = 0; i < t->count && rc == 0; i++) {
         const struct bn_touch *touch = &t->touch[i];
         uint8_t key[BN_CELL_KEY_SIZE];
         if (touch->how == BN_TOUCH_READ)
             continue;
-        const struct bn_cell next = {.writer = t->writer,
+        const struct bn_cell next = {.writer = t->worker->writer,
             .number = touch->number,
             .count = touch->how == BN_TOUCH_UPDATE ? cell[i].count + 1 : 0};
         bn_cell_pack(t->cells, touch->key, &next, value_at(t, i));

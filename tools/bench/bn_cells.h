@@ -63,12 +63,14 @@ struct bn_cells_worker {
 enum bn_touch_how { BN_TOUCH_READ, BN_TOUCH_UPDATE, BN_TOUCH_BLIND, BN_TOUCH_INSERT };
 struct bn_touch {
     uint64_t key;
-    uint32_t number; /* of the writer's writes to this key */
+    uint32_t number; /* of the writer's writes to this key, from 1 */
     enum bn_touch_how how;
 };
 struct bn_touches { /* a slot */
     const struct bn_cells *cells;
-    uint32_t writer, buffer_index;
+    struct bn_cells_worker *worker;
+    bool begun; /* its writes have their numbers */
+    uint32_t buffer_index;
     uint8_t *buffer; /* touches_max values */
     uint32_t count;
     struct bn_touch touch[BN_TOUCHES_MAX];

@@ -139,11 +139,12 @@ static uint32_t draw(struct bn_load *load, void *worker, uint64_t *random, void 
 {
     struct slot *s = slot;
 
-    (void)worker;
     sb_draw_spread(random, &((struct bank *)load)->spread, &s->plan);
     s->count = sb_touches(&s->plan, s->touch);
     for (uint32_t i = 0; i < s->count; i++) {
         uint32_t key = s->touch[i].key & ~SB_WRITTEN;
+        /* A random place of the ledger, needed when it has committed: no part of what it costs. */
+        __builtin_prefetch(&((const struct worker *)worker)->writes[key], 1);
         bn_put_be64(s->key[i], key / 2);
         s->read[i] = (struct cairn_read){.key = s->key[i],
             .key_size = sizeof(s->key[i]),
