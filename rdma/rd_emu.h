@@ -151,7 +151,7 @@ struct emu_conn {
 
     /* The endpoint thread's; it leaves them zero when it deletes the connection. */
     bool up, fenced, down_delivered;
-    bool plain; /* up, and operations need nothing besides: no model, no write-backs */
+    bool plain; /* up, and operations need nothing besides: no model */
     int local_down; /* found down by a post: to be delivered */
     uint32_t outstanding;
     uint32_t flushes; /* of these; counted so that marks can be as strict as on every fabric */

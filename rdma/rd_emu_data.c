@@ -18,7 +18,7 @@
  *   the local memory due there: inside of it nothing else need be asked. Outside, the slow way
  *   finds out, and moves the window. Maps do not change while a connection is up.
  * - Each operation has a fast way, without a call, and a slow one for everything rare: errors, a
- *   window to be moved, write-backs, the model of a network. What both do is written once (run_*).
+ *   window to be moved, the model of a network. What both do is written once (run_*).
  */
 #include "rdma/rd_emu.h"
 
@@ -426,6 +426,8 @@ static inline void run_write(
     ep->unordered = true;
     ep->counters.writes++;
     ep->counters.bytes_written += size;
+    if (c->write_back)
+        note_written(c, remote, size);
 }
 
 static __attribute__((noinline)) int write_slowly(struct emu_conn *c, uint64_t wr_id,
@@ -435,8 +437,6 @@ static __attribute__((noinline)) int write_slowly(struct emu_conn *c, uint64_t w
     if (err != 0)
         return err;
     run_write(c, remote, local, size);
-    if (c->write_back)
-        note_written(c, remote, size);
     complete_slowly(c, wr_id, size, flags, false);
     return 0;
 }
@@ -459,6 +459,8 @@ static inline void run_flush(struct emu_conn *c)
     struct emu_ep *ep = emu_conn_ep(c);
     ep->unordered = true;
     ep->counters.flushes++;
+    if (c->write_back)
+        flush_written(c);
 }
 
 static __attribute__((noinline)) int flush_slowly(
@@ -468,8 +470,6 @@ static __attribute__((noinline)) int flush_slowly(
     if (err != 0)
         return err;
     run_flush(c);
-    if (c->write_back)
-        flush_written(c);
     complete_slowly(c, wr_id, 8, flags, true);
     return 0;
 }
@@ -491,11 +491,15 @@ static inline void run_mark(struct emu_conn *c, uint64_t remote, uint64_t value)
 {
     const struct emu_window *w = &c->window[EMU_WRITE];
     struct emu_ep *ep = emu_conn_ep(c);
+    if (CN_UNLIKELY(ep->written_back))
+        emu_store_barrier(); /* it comes behind what was flushed */
     __atomic_store_n((uint64_t *)(void *)(w->base + (remote - w->off)), htole64(value),
         __ATOMIC_RELEASE);
     ep->unordered = true;
     ep->counters.marks++;
     ep->counters.bytes_written += sizeof(value);
+    if (c->write_back)
+        note_written(c, remote, sizeof(value));
 }
 
 static __attribute__((noinline)) int mark_slowly(
@@ -509,11 +513,7 @@ static __attribute__((noinline)) int mark_slowly(
     if (c->flushes > 0 && c->base.durability == RD_DURABILITY_GPSPM)
         return cn_fail(CAIRN_E_STATE, "%u flushes are outstanding, and nothing fences a mark there",
             c->flushes);
-    if (emu_conn_ep(c)->written_back)
-        emu_store_barrier(); /* a mark comes behind what was flushed */
     run_mark(c, remote, value);
-    if (c->write_back)
-        note_written(c, remote, sizeof(value));
     complete_slowly(c, wr_id, sizeof(value), flags, false);
     return 0;
 }

@@ -143,7 +143,7 @@ static bool take_notice(struct emu_ep *ep, struct emu_conn *c, const struct emu_
         return false; /* nothing of a fenced peer has an effect any more */
     if (notice->type == RD_EV_UP) {
         c->up = true;
-        c->plain = !ep->model.on && !c->write_back;
+        c->plain = !ep->model.on;
         c->base.cas_orders_reads = c->active;
     } else if (notice->type == RD_EV_MESSAGE) {
         ep->counters.messages_received++;

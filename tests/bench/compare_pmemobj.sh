@@ -16,7 +16,7 @@ Usage: tests/bench/compare_pmemobj.sh [OPTION...]
 
 \`cairn bench micro\`, two nodes, both keys read for update and written, one transaction at a time and 16 in flight,
 against pmemobj_transfer, plainly and with a PMEMmutex of each object. Values and objects have 64 bytes, all lies in
-/dev/shm, both flush by CLWB and SFENCE.
+/dev/shm, both flush all that they write by CLWB and SFENCE (\`--write-back\`; nodes do anyway).
 
 $(common_usage)
 

@@ -95,7 +95,7 @@ cairn_transfer()
     local how=(--inflight "$2")
     [ "$2" -gt 1 ] || how=(--blocking)
     run "$1" "$BUILD/cairn" bench micro --fabric emu --participants 2 --threads 1 "${how[@]}" --spread --reads 0 \
-        --writes 2 --value-size 64 --keys "$KEYS" --duration "$SECONDS_EACH" --warmup 1 --seed "$3" --json
+        --writes 2 --value-size 64 --write-back --keys "$KEYS" --duration "$SECONDS_EACH" --warmup 1 --seed "$3" --json
     note "$1" "$3" "$(field throughput < "$TEMP/$1.json")"
     note "$1.median_ns" "$3" "$(inside all p50 < "$TEMP/$1.json")"
     note "$1.coordinator_cpu_us" "$3" "$(field cpu_seconds_coordinator < "$TEMP/$1.json" | microseconds)"

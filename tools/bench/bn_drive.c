@@ -95,6 +95,7 @@ static int open_cluster(struct bn_run *run)
         fabric->model_rtt_ns = (uint32_t)(o->rtt_us * 1000);
         fabric->model_mbps = (uint32_t)(o->gbps * 1000);
     }
+    fabric->write_back |= o->write_back;
     o->projection = fabric->model_rtt_ns != 0 || fabric->model_mbps != 0;
     options.inflight = o->inflight_max;
     options.cache_entries = (uint32_t)o->cache;

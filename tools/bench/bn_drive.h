@@ -34,7 +34,7 @@ struct bn_options {
     uint64_t threads, inflight, participants, node_threads, cache;
     uint64_t duration_s, warmup_s, transactions; /* transactions 0: by time */
     uint64_t seed, rtt_us, gbps;
-    bool blocking, virtual_time, json, check, verbose;
+    bool blocking, virtual_time, write_back, json, check, verbose;
     uint32_t point[BN_POINTS_MAX], point_count, inflight_max;
     bool projection; /* figures of a modelled network, in time that is partly virtual */
 };

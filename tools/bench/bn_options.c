@@ -67,6 +67,8 @@ static int check(const struct tl_command *self, struct bn_options *o)
     if ((o->rtt_us != 0 || o->gbps != 0) && strcmp(o->fabric, BN_FABRIC_RPMA) == 0)
         return tl_error(self, "--rtt and --gbps model a network over emulated RDMA: not with "
                               "--fabric rpma");
+    if (o->write_back && strcmp(o->fabric, BN_FABRIC_RPMA) == 0)
+        return tl_error(self, "--write-back is for emulated RDMA: not with --fabric rpma");
     return -1;
 }
 
@@ -91,8 +93,9 @@ static const struct bn_options defaults = {.fabric = BN_FABRIC_EMU,
     .warmup_s = 1,
     .seed = 1};
 
-int bn_options_parse(const struct tl_command *self, const struct bn_load_ops *ops, int argc,
-    char **argv, struct bn_options *o)
+/* The load's own, and those of all. */
+static void list(
+    const struct bn_load_ops *ops, struct bn_options *o, struct tl_option ret[OPTIONS_MAX])
 {
     const struct tl_option common[] = {
         {.name = "threads", .arg = "N", .help = "coordinator threads (default 1)",
@@ -132,6 +135,9 @@ int bn_options_parse(const struct tl_command *self, const struct bn_load_ops *op
             .number = &o->gbps, .min = 1, .max = 10000},
         {.name = "virtual", .help = "skip the time of the modelled network instead of waiting",
             .flag = &o->virtual_time},
+        {.name = "write-back",
+            .help = "emu: flushes write cache lines back, as persistent memory needs",
+            .flag = &o->write_back},
         {.name = "node-threads", .arg = "N",
             .help = "emu: threads for all nodes together; 0: one each (default 1)",
             .number = &o->node_threads, .max = CAIRN_NODES_MAX},
@@ -147,16 +153,23 @@ int bn_options_parse(const struct tl_command *self, const struct bn_load_ops *op
         {.name = "verbose", .help = "log everything", .flag = &o->verbose},
         {.name = "json", .help = "print one JSON object", .flag = &o->json},
     };
-    struct tl_option all[OPTIONS_MAX] = {{0}};
     uint32_t count = 0;
-    int first;
 
     CAIRN_ASSERT(CN_ARRAY_SIZE(common) + ops->option_count < OPTIONS_MAX);
-    *o = defaults;
     for (uint32_t i = 0; i < ops->option_count && ops->options[i].name != NULL; i++)
-        all[count++] = ops->options[i];
+        ret[count++] = ops->options[i];
     for (uint32_t i = 0; i < CN_ARRAY_SIZE(common); i++)
-        all[count++] = common[i];
+        ret[count++] = common[i];
+}
+
+int bn_options_parse(const struct tl_command *self, const struct bn_load_ops *ops, int argc,
+    char **argv, struct bn_options *o)
+{
+    struct tl_option all[OPTIONS_MAX] = {{0}};
+    int first;
+
+    *o = defaults;
+    list(ops, o, all);
     int rc = tl_parse(self, all, argc, argv, 0, 0, &first);
     if (rc == -1)
         rc = check(self, o);

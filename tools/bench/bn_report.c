@@ -143,13 +143,15 @@ static void set_point(const struct bn_run *run, uint32_t at, json_t *o)
 static json_t *json_options(const struct bn_run *run)
 {
     const struct bn_options *o = &run->options;
-    json_t *all = json_pack("{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:I}",
+    json_t *all = json_pack(
+        "{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:I}",
         "fabric", o->config == NULL ? o->fabric : run->config.fabric, "threads",
         (json_int_t)o->threads, "participants", (json_int_t)run->load->participants,
         "inflight_max", (json_int_t)o->inflight_max, "blocking", o->blocking, "duration_s",
         (json_int_t)o->duration_s, "warmup_s", (json_int_t)o->warmup_s, "transactions",
         (json_int_t)o->transactions, "rtt_us", (json_int_t)o->rtt_us, "gbps",
-        (json_int_t)o->gbps, "virtual", o->virtual_time, "completion",
+        (json_int_t)o->gbps, "virtual", o->virtual_time, "write_back",
+        run->config.fabric_config.write_back, "completion",
         o->completion == NULL ? "adaptive" : o->completion, "node_threads",
         (json_int_t)o->node_threads);
     const struct bn_load_ops *ops = run->load->ops;

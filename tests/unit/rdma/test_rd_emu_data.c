@@ -238,7 +238,6 @@ static void write_back(struct fixture *f)
 {
     struct emu_conn *c = (struct emu_conn *)(void *)f->c;
     c->write_back = true;
-    c->plain = false;
 }
 
 static uint64_t *word_to_fence;
