@@ -13,20 +13,7 @@ static int delete_key(struct cairn_tx *tx, void *arg)
 
 static int run(const struct tl_command *self, int argc, char **argv)
 {
-    struct tl_kv kv;
-    bool json;
-    int error, rc = tl_kv_run(self, argc, argv, 2, delete_key, &kv, &json, &error);
-
-    if (rc != -1)
-        return rc;
-    if (error == 0) {
-        tl_kv_print_outcome(&kv, json);
-        rc = TL_OK;
-    } else {
-        rc = tl_kv_error(&kv, error, json);
-    }
-    tl_kv_end(&kv);
-    return rc;
+    return tl_kv_write(self, argc, argv, 2, delete_key);
 }
 
 const struct tl_command cmd_delete = {

@@ -118,7 +118,7 @@ int tl_kv_error(const struct tl_kv *kv, int error, bool json)
     return TL_BAD;
 }
 
-void tl_kv_print_outcome(const struct tl_kv *kv, bool json)
+static void print_outcome(const struct tl_kv *kv, bool json)
 {
     char token[CAIRN_TOKEN_SIZE];
 
@@ -130,4 +130,23 @@ void tl_kv_print_outcome(const struct tl_kv *kv, bool json)
     if (cairn_ctx_token(kv->ctx, token) == 0)
         (void)json_object_set_new(o, "token", json_string(token));
     tl_json_print(o);
+}
+
+int tl_kv_write(
+    const struct tl_command *self, int argc, char **argv, int args, cairn_tx_fn fn)
+{
+    struct tl_kv kv;
+    bool json;
+    int error, rc = tl_kv_run(self, argc, argv, args, fn, &kv, &json, &error);
+
+    if (rc != -1)
+        return rc;
+    if (error == 0) {
+        print_outcome(&kv, json);
+        rc = TL_OK;
+    } else {
+        rc = tl_kv_error(&kv, error, json);
+    }
+    tl_kv_end(&kv);
+    return rc;
 }

@@ -27,9 +27,10 @@ struct tl_kv {
 int tl_kv_run(const struct tl_command *self, int argc, char **argv, int args, cairn_tx_fn fn,
     struct tl_kv *kv, bool *ret_json, int *ret_error);
 void tl_kv_end(struct tl_kv *kv);
+/* A command that writes: run `fn` so, and say what came of it. Returns the exit code. */
+int tl_kv_write(
+    const struct tl_command *self, int argc, char **argv, int args, cairn_tx_fn fn);
 /* The error that the transaction ended with, and of one in doubt its token too; the exit code. */
 int tl_kv_error(const struct tl_kv *kv, int error, bool json);
-/* Print {"outcome": ...} or the word. */
-void tl_kv_print_outcome(const struct tl_kv *kv, bool json);
 
 #endif

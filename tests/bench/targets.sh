@@ -15,7 +15,8 @@ postgres      least 200       transfer / PostgreSQL two-phase commit, per second
 smallbank     least 1000000   SmallBank, 3 participants, per second and core of coordinator
 read          most  300       one key, warm: ns over a raw READ
 instructions  most  3500      instructions of a transfer's commit, coordinator side
-threads       least 1.85      two threads / one, transfers per second
+cores         least 1.85      two threads on two processors / one on one, nodes included, transfers per second
+threads       least 1.85      two threads / one, both on all processors, transfers per second
 inflight      least 20        64 in flight / one, round trip of 2 us (projection)
 requests      most  10        work requests per transfer
 replay        least 2000000   records replayed per second and core
@@ -111,18 +112,22 @@ measure_instructions()
     note instructions "$1" "$(sed -n 's/^commit: \([0-9]*\) instructions.*/\1/p' "$TEMP/instructions")"
 }
 
-# Alternating, so that whatever else goes on hits both.
-measure_threads()
+# two_to_one ROW ROUND CPUS-OF-ONE: alternating, so that whatever else goes on hits both.
+two_to_one()
 {
-    local i threads
+    local i threads all=$CPUS
     for i in 1 2 3; do
         for threads in 1 2; do
+            CPUS=$all
+            [ "$threads" -gt 1 ] || CPUS=$3
             bench threads "${MICRO[@]}" --inflight 16 --threads "$threads" --duration 1
-            note "threads$threads.$1" "$i" "$(field throughput < "$TEMP/threads.json")"
+            note "$1$threads.$2" "$i" "$(field throughput < "$TEMP/threads.json")"
         done
     done
-    note threads "$1" "$(ratio "threads2.$1" "threads1.$1")"
+    note "$1" "$2" "$(ratio "${1}2.$2" "${1}1.$2")"
 }
+measure_cores() { two_to_one cores "$1" "${CPUS%%[,-]*}"; }
+measure_threads() { two_to_one threads "$1" "$CPUS"; }
 
 measure_inflight()
 {

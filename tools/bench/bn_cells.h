@@ -98,6 +98,12 @@ void bn_cells_touch(struct bn_cells_worker *worker, uint64_t *random, struct bn_
 int bn_cells_body(struct cairn_tx *tx, void *slot);
 void bn_cells_settle(struct bn_load *load, void *worker, const void *slot, bool committed);
 int bn_cells_check(struct bn_load *load, struct cairn_ctx *ctx, uint64_t *ret_checked);
+/* Of the ops of a load over cells: all but what says what it draws. */
+#define BN_CELLS_OPS \
+    .worker_size = sizeof(struct bn_cells_worker), .slot_size = sizeof(struct bn_touches), \
+    .load = bn_cells_load, .worker_init = bn_cells_worker_init, \
+    .worker_end = bn_cells_worker_end, .body = bn_cells_body, .settle = bn_cells_settle, \
+    .check = bn_cells_check, .end = bn_cells_end
 /* What the check says of one key and of the totals, for its unit test. */
 CN_MUST_CHECK int bn_cells_judge(
     const struct bn_load *load, uint64_t key, const struct bn_cell *cell);

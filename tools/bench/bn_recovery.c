@@ -220,18 +220,27 @@ static void make_shape(const struct recovery *r, uint32_t value_size, uint32_t r
         .seed = r->seed};
 }
 
+/* A cluster, and a full log replayed in it; the caller ends it. */
+static int run_full(
+    struct recovery *r, uint32_t value_size, uint32_t records, struct rv_cluster *ret_cluster)
+{
+    struct rv_shape shape;
+
+    make_shape(r, value_size, records, records, &shape);
+    int rc = rv_cluster_make(&shape, ret_cluster);
+    if (rc == 0)
+        rc = run_series(r, ret_cluster, "replay", records);
+    if (rc == 0)
+        rc = run_series(r, ret_cluster, "mapped", records);
+    return rc;
+}
+
 /* Large values; the log is as long as it fits beside them. */
 static int run_large(struct recovery *r, uint32_t value_size, uint32_t records)
 {
     struct rv_cluster c;
-    struct rv_shape shape;
+    int rc = run_full(r, value_size, records, &c);
 
-    make_shape(r, value_size, records, records, &shape);
-    int rc = rv_cluster_make(&shape, &c);
-    if (rc == 0)
-        rc = run_series(r, &c, "replay", records);
-    if (rc == 0)
-        rc = run_series(r, &c, "mapped", records);
     rv_cluster_end(&c);
     return rc;
 }
@@ -241,13 +250,8 @@ static int run_small(struct recovery *r, uint32_t value_size, uint32_t records)
 {
     struct rv_cluster c;
     struct rv_shape shape;
+    int rc = run_full(r, value_size, records, &c);
 
-    make_shape(r, value_size, records, records, &shape);
-    int rc = rv_cluster_make(&shape, &c);
-    if (rc == 0)
-        rc = run_series(r, &c, "replay", records);
-    if (rc == 0)
-        rc = run_series(r, &c, "mapped", records);
     for (uint32_t part = 4; part <= 64 && rc == 0; part *= 4)
         rc = run_series(r, &c, "log", records / part);
     if (rc == 0)
