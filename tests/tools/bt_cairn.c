@@ -280,6 +280,7 @@ uint32_t bt_load_step(struct bt_load *b, uint32_t worker)
 {
     const struct bn_load_ops *ops = b->load->ops;
     struct cairn_tx *tx = &b->ctx->tx;
+    memset(b->slot, 0xa5, ops->slot_size); /* it may not count on anything there */
     uint32_t kind = ops->draw(b->load, b->worker[worker], &b->random, b->slot);
 
     CAIRN_ASSERT(kind < BN_KINDS_MAX && ops->kinds[kind] != NULL);

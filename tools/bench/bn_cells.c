@@ -118,6 +118,7 @@ void bn_cells_begin(struct bn_load *load, struct bn_cells_worker *w, struct bn_t
     CAIRN_ASSERT(w->free_count > 0);
     t->cells = cells;
     t->worker = w;
+    t->count = 0;
     t->begun = false;
     t->buffer_index = w->free[--w->free_count];
     t->buffer = w->buffers + (size_t)t->buffer_index * cells->touches_max * cells->value_size;
@@ -183,7 +184,7 @@ void bn_cells_touch(struct bn_cells_worker *w, uint64_t *random, struct bn_touch
         touch->number = 1;
     } else {
         touch->key = draw_key(t->cells, t, random, shard);
-        __builtin_prefetch(&w->key[touch->key]); /* see begin_writes() */
+        __builtin_prefetch(&w->key[touch->key]); /* see bn_cells_number() */
     }
     w->drawn += how != BN_TOUCH_READ;
     t->count++;
@@ -246,8 +247,7 @@ static int read_cells(
     return rc;
 }
 
-/* Once, as late as may be: what a random place of the ledger costs is not a transaction's. */
-static void begin_writes(struct bn_touches *t)
+void bn_cells_number(struct bn_touches *t)
 {
     for (uint32_t i = 0; i < t->count && !t->begun; i++) {
         struct bn_touch *touch = &t->touch[i];
@@ -264,7 +264,7 @@ int bn_cells_body(struct cairn_tx *tx, void *slot)
     int rc = read_cells(tx, t, cell);
 
     if (rc == 0)
-        begin_writes(t);
+        bn_cells_number(t);
 
     for (uint32_t i = 0; i < t->count && rc == 0; i++) {
         const struct bn_touch *touch = &t->touch[i];

@@ -9,7 +9,7 @@
  * per draw), settle, again and again; worker_delete; check; end. Only draw, body and settle of
  * different workers run at once.
  *
- * A transaction in flight has a slot of `slot_size` bytes, zeroed at the start, which is the
+ * A transaction in flight has a slot of `slot_size` bytes, with what was left in it, which is the
  * load's: draw() writes into it what is to be done, body() what was read, settle() takes it into
  * the worker's ledger. A body must not change the ledger: it may be run again.
  */

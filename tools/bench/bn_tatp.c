@@ -89,6 +89,7 @@ static uint32_t draw(struct bn_load *load, void *worker, uint64_t *random, void 
     struct slot *s = slot;
 
     (void)worker;
+    memset(s, 0, sizeof(*s));
     s->table = load->table;
     s->kind = bn_tatp_draw_kind(random);
     s->s_id = bn_tatp_draw_subscriber(random, ((struct bn_tatp *)load)->subscribers);

@@ -83,6 +83,7 @@ uint32_t bn_tpcc_draw(struct bn_load *load, void *worker, uint64_t *random, void
     struct bn_tpcc_worker *w = worker;
     struct bn_tpcc_slot *s = slot;
 
+    memset(s, 0, sizeof(*s));
     s->tpcc = t;
     s->room = w->free_room;
     CAIRN_ASSERT(s->room != NULL); /* as many as are in flight */

@@ -150,7 +150,6 @@ static bool take_turn(struct bn_worker *w)
 
 static void draw(struct bn_worker *w, struct worker_slot *s)
 {
-    memset(s->data, 0, w->ops->slot_size);
     s->kind = w->ops->draw(w->run->load, w->ledger, &w->random, s->data);
     CAIRN_DASSERT(s->kind < BN_KINDS_MAX);
     /* What follows upon another begins when that ended: one look at the clock less. */
