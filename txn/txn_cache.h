@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * txn_cache.h: the location cache of a cluster handle: key -> where its item was last seen.
- * Everything in it is a hint: the item proves itself when it is read. A liburcu hash table of fixed
- * size and a fixed pool of entries, shared by all contexts; lookups are wait-free, nothing
- * allocates, locks or makes a system call after open; eviction recycles entries through call_rcu
- * with a polling worker. Any thread (bp flavour: threads need no registration).
+ * Everything in it is a hint: the item proves itself when it is read. Of fixed
+ * size, shared by all contexts; lookups are wait-free, nothing allocates, locks or makes a system
+ * call after open. Any thread (what does not fit its lines is in a liburcu table, whose flavour
+ * needs no registration of threads).
  */
 #ifndef TXN_CACHE_H
 #define TXN_CACHE_H
@@ -22,7 +22,8 @@ struct txn_hint {
     uint8_t class_;
 };
 
-/* `entries` is rounded up to a power of two, at least 16. */
+/* `entries`, rounded up to a power of two and at least 16: so many keys have room; twice and a
+ * quarter as many at most. */
 CN_MUST_CHECK int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache);
 void txn_cache_close(struct txn_cache **cache);
 /*

@@ -95,8 +95,8 @@ void bn_cells_worker_end(struct bn_load *load, void *worker);
 void bn_cells_begin(struct bn_load *load, struct bn_cells_worker *worker, struct bn_touches *t);
 void bn_cells_touch(struct bn_cells_worker *worker, uint64_t *random, struct bn_touches *t,
     enum bn_touch_how how, uint32_t shard);
-/* Its writes begin, once: part of the body, as late as may be, for what a random place of the ledger
- * costs is not the transaction's. */
+/* Its writes begin, once: part of the body, as late as may be, for what a random place of the
+ * ledger costs is not the transaction's. */
 void bn_cells_number(struct bn_touches *t);
 int bn_cells_body(struct cairn_tx *tx, void *slot);
 void bn_cells_settle(struct bn_load *load, void *worker, const void *slot, bool committed);

@@ -20,6 +20,8 @@ int __wrap_txn_cache_open(uint32_t entries, struct txn_cache **ret_cache);
 void __wrap_txn_cache_close(struct txn_cache **cache);
 bool __wrap_txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t incarnation,
     uint32_t table, uint64_t hash, struct txn_hint *ret_hint);
+void __wrap_txn_cache_hint(
+    struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash);
 void __wrap_txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation,
     uint32_t table, uint64_t hash, const struct txn_hint *hint);
 void __wrap_txn_cache_drop(struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash);
@@ -65,6 +67,15 @@ bool __wrap_txn_cache_find(struct txn_cache *cache, uint16_t node, uint64_t inca
         return false;
     *ret_hint = mood == 1 && e->hints > 1 ? e->older : e->newest;
     return true;
+}
+
+void __wrap_txn_cache_hint(
+    struct txn_cache *cache, uint16_t node, uint32_t table, uint64_t hash)
+{
+    (void)cache;
+    (void)node;
+    (void)table;
+    (void)hash;
 }
 
 void __wrap_txn_cache_put(struct txn_cache *cache, uint16_t node, uint64_t incarnation,
