@@ -15,20 +15,21 @@
 #include "txn/txn_cache.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "txn/txn_cache_table.h"
 
 #define ENTRIES_MIN 16u
 #define ENTRIES_MAX (1u << 26)
+#define HUGE_PAGE ((size_t)2 << 20)
 #define TABLE_SHARE 4u /* the table has room for one in so many of the keys asked for */
 
 enum line_state { LINE_EMPTY, LINE_TAKEN };
 
 struct txn_cache {
-    struct txn_cache_cell *line; /* in line_memory */
+    struct txn_cache_cell *line;
     uint64_t mask;
     struct txn_cache_table *table;
-    void *line_memory;
     _Alignas(128) _Atomic uint32_t taken; /* lines; on a line that no lookup needs */
 };
 
@@ -222,6 +223,29 @@ static uint32_t round_up(uint32_t entries)
     return n;
 }
 
+static size_t lines_size(const struct txn_cache *cache)
+{
+    return cn_align_up((cache->mask + 1) * sizeof(*cache->line), HUGE_PAGE);
+}
+
+/* Zeros, in huge pages where the system has some: who looks for a random line would miss what
+ * translates its address as well. NULL: no memory. */
+static void *map_lines(size_t size)
+{
+    uint8_t *memory =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)memory & (HUGE_PAGE - 1);
+    if (before != 0)
+        (void)munmap(memory, before);
+    (void)munmap(memory + before + size, HUGE_PAGE - before);
+    if (size > HUGE_PAGE) /* a small one is not to take a whole one */
+        (void)madvise(memory + before, size, MADV_HUGEPAGE);
+    return memory + before;
+}
+
 int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
 {
     const uint64_t capacity = round_up(entries), lines = 2 * capacity;
@@ -231,19 +255,16 @@ int txn_cache_open(uint32_t entries, struct txn_cache **ret_cache)
         goto err;
     memset(cache, 0, sizeof(*cache));
     cache->mask = lines - 1;
-    /* Zeros that the system has not handed out yet cost nothing; so no aligned_alloc(). */
-    cache->line_memory = calloc(lines + 1, sizeof(*cache->line));
-    if (cache->line_memory == NULL)
+    cache->line = map_lines(lines_size(cache));
+    if (cache->line == NULL)
         goto err_cache;
-    cache->line =
-        (struct txn_cache_cell *)cn_align_up((uintptr_t)cache->line_memory, sizeof(*cache->line));
     if (txn_cache_table_open((uint32_t)(capacity / TABLE_SHARE), &cache->table) != 0)
         goto err_lines;
     *ret_cache = cache;
     return 0;
 
 err_lines:
-    free(cache->line_memory);
+    (void)munmap(cache->line, lines_size(cache));
 err_cache:
     free(cache);
 err:
@@ -257,7 +278,7 @@ void txn_cache_close(struct txn_cache **cache)
     if (c == NULL)
         return;
     txn_cache_table_close(&c->table);
-    free(c->line_memory);
+    (void)munmap(c->line, lines_size(c));
     free(c);
     *cache = NULL;
 }
