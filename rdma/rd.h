@@ -147,6 +147,12 @@ struct rd_live {
 void rd_live_get(struct rd_live *ret_live);
 bool rd_live_is_zero(const struct rd_live *live);
 
+enum rd_hint {
+    RD_HINT_READ,
+    RD_HINT_CAS_READ, /* the first word is compared and swapped, then all is read */
+    RD_HINT_WRITE,
+};
+
 struct rd_ops {
     const char *name;
     void (*fabric_delete)(struct rd_fabric *fabric);
@@ -180,7 +186,7 @@ struct rd_ops {
     void (*conn_delete)(struct rd_conn *);
 
     /* NULL: nothing that would help. */
-    void (*hint)(struct rd_conn *, uint64_t remote, uint32_t size, bool cas);
+    void (*hint)(struct rd_conn *, uint64_t remote, uint32_t size, enum rd_hint hint);
     int (*read)(struct rd_conn *, uint64_t wr_id, uint64_t remote, void *local, uint32_t size,
         unsigned flags);
     int (*cas)(struct rd_conn *, uint64_t wr_id, uint64_t remote, uint64_t expected,
@@ -365,13 +371,12 @@ static inline void rd_conn_delete(struct rd_conn *c) { c->ops->conn_delete(c); }
  * CAIRN_E_STATE (no RD_EV_UP yet). An operation that meets a fence while it runs completes with
  * CAIRN_E_FENCED and may have taken effect.
  */
-/* These bytes are going to be read, and their first word to be compared and swapped, within
- * microseconds: where an operation is executed by the poster's processor they may be fetched
- * meanwhile. No operation; anything may be named. */
-static inline void rd_hint(struct rd_conn *c, uint64_t remote, uint32_t size, bool cas)
+/* What is going to be done to these bytes within microseconds: where an operation is executed by
+ * the poster's processor they may be fetched meanwhile. No operation; anything may be named. */
+static inline void rd_hint(struct rd_conn *c, uint64_t remote, uint32_t size, enum rd_hint hint)
 {
     if (c->ops->hint != NULL)
-        c->ops->hint(c, remote, size, cas);
+        c->ops->hint(c, remote, size, hint);
 }
 CN_MUST_CHECK static inline int rd_read(struct rd_conn *c, uint64_t wr_id, uint64_t remote,
     void *local, uint32_t size, unsigned flags)

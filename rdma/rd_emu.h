@@ -338,7 +338,7 @@ int rd_emu_add_map(struct emu_conn *c, const struct emu_map *map); /* keeps the 
 extern const uint64_t rd_emu_no_fence; /* of connections without a ring: zero */
 
 /* rd_emu_data.c */
-void rd_emu_hint(struct rd_conn *c, uint64_t remote, uint32_t size, bool cas);
+void rd_emu_hint(struct rd_conn *c, uint64_t remote, uint32_t size, enum rd_hint hint);
 int rd_emu_read(struct rd_conn *c, uint64_t wr_id, uint64_t remote, void *local, uint32_t size,
     unsigned flags);
 int rd_emu_cas(struct rd_conn *c, uint64_t wr_id, uint64_t remote, uint64_t expected,

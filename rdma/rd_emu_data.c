@@ -329,20 +329,30 @@ static void flush_written(struct emu_conn *c)
 
 /* ---- operations ---- */
 
+/* To be written: a no-op where the processor does not know it. */
+static inline void fetch_to_write(const uint8_t *line)
+{
+    __asm__ volatile("prefetchw %0" : : "m"(*line));
+}
+
 CN_HOT
-void rd_emu_hint(struct rd_conn *rd_conn, uint64_t remote, uint32_t size, bool cas)
+void rd_emu_hint(struct rd_conn *rd_conn, uint64_t remote, uint32_t size, enum rd_hint hint)
 {
     const struct emu_conn *c = emu_conn(rd_conn);
-    const struct emu_window *w = &c->window[EMU_READ];
+    const struct emu_window *w = &c->window[hint == RD_HINT_WRITE ? EMU_WRITE : EMU_READ];
     if (CN_UNLIKELY(!is_inside(w, remote, size)))
         return;
     const uint8_t *line = w->base + (remote - w->off), *end = line + size;
-    if (cas)
-        __asm__ volatile("prefetchw %0" : : "m"(*line)); /* a no-op where it is not known */
-    else
-        __builtin_prefetch(line);
-    for (line += RD_CACHE_LINE; line < end; line += RD_CACHE_LINE)
-        __builtin_prefetch(line);
+    if (hint != RD_HINT_READ) {
+        fetch_to_write(line);
+        line += RD_CACHE_LINE;
+    }
+    for (; line < end; line += RD_CACHE_LINE) {
+        if (hint == RD_HINT_WRITE)
+            fetch_to_write(line);
+        else
+            __builtin_prefetch(line);
+    }
 }
 
 static inline void run_read(struct emu_conn *c, uint64_t remote, void *local, uint32_t size)

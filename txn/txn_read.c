@@ -263,7 +263,8 @@ INLINE bool is_short(struct cairn_tx *tx, struct short_read *s)
     if (s->bytes == NULL)
         return false;
     if (CN_LIKELY(peer->state == TXN_PEER_UP))
-        rd_hint(peer->conn, hint->item, hint->item_size, s->read->for_update);
+        rd_hint(peer->conn, hint->item, hint->item_size,
+            s->read->for_update ? RD_HINT_CAS_READ : RD_HINT_READ);
     s->lock = NULL;
     if (s->read->for_update) {
         uint32_t before = tx->lock_count;
