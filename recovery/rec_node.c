@@ -55,8 +55,8 @@ static void on_connect(struct rec_node *node, const struct rd_event *event)
         cn_log(node->env, CN_LOG_WARNING, "connection refused: %s", cairn_last_error());
         rd_wire_make_refusal(&refusal, error, cairn_last_error());
         if (rd_reject(event->conn, &refusal, sizeof(refusal)) != 0)
-            cn_log(node->env, CN_LOG_WARNING, "refusal not sent: %s", /* GCOVR_EXCL_LINE */
-                cairn_last_error()); /* GCOVR_EXCL_LINE: modelled refusals are always sent */
+            cn_log(node->env, CN_LOG_WARNING, "refusal not sent: %s",
+                cairn_last_error());
         return;
     }
     guest->role = le16_get(hello->role);
@@ -81,10 +81,8 @@ static void on_guest_event(
         rec_message(node, guest, event->data, event->size);
     else if (event->type == RD_EV_DOWN) {
         if (event->text != NULL)
-            /* GCOVR_EXCL_START: a text of a device */
             cn_log(
                 node->env, CN_LOG_INFO, "slot %u: connection lost: %s", guest->slot, event->text);
-            /* GCOVR_EXCL_STOP */
         rec_guest_drop(node, guest);
     }
 }
@@ -190,7 +188,6 @@ static bool has_timers(const struct rec_node *node)
     return false;
 }
 
-/* GCOVR_EXCL_START: asked for with fabric rpma alone, where doorbells may stay away. */
 static bool has_coordinators(const struct rec_node *node)
 {
     for (const struct rec_guest *guest = node->guests; guest != NULL; guest = guest->next)
@@ -198,7 +195,6 @@ static bool has_coordinators(const struct rec_node *node)
             return true;
     return false;
 }
-/* GCOVR_EXCL_STOP */
 
 /* The fullest ring, in records that can be worked on. */
 static uint32_t outstanding(const struct rec_node *node)
@@ -240,7 +236,7 @@ void rec_node_sleep(struct rec_node *node, uint64_t deadline_ns)
     if (has_timers(node))
         wait = BUSY_TIMER_NS;
     else if (node->hears_late && begin - node->worked_ns < LATE_NS && has_coordinators(node))
-        wait = LATE_TIMER_NS; /* GCOVR_EXCL_LINE: rpma */
+        wait = LATE_TIMER_NS;
     uint64_t timer = begin + wait;
     rd_ep_arm(node->ep);
     if (rec_node_poll(node) != 0) { /* it came between the last look and the arm */
@@ -261,12 +257,10 @@ void rec_node_run(struct rec_node *node, const volatile int *stop)
         rec_node_rest(node, rec_node_poll(node), UINT64_MAX);
 }
 
-/* GCOVR_EXCL_START: for signal handlers and other threads: there is one thread in the harness. */
 void rec_node_wake(struct rec_node *node)
 {
     rd_ep_wake(node->ep);
 }
-/* GCOVR_EXCL_STOP */
 
 bool rec_node_is_quiet(const struct rec_node *node)
 {
@@ -293,7 +287,7 @@ int rec_node_open(const struct rec_node_options *options, struct rec_node **ret_
     node->pool = options->pool;
     /* In event mode every record rings. */
     node->hears_late = strcmp(options->fabric->ops->name, "rpma") == 0 &&
-        options->config->pace.mode != CN_PACE_EVENT; /* GCOVR_EXCL_LINE: rpma */
+        options->config->pace.mode != CN_PACE_EVENT;
     node->background_budget =
         options->background_budget == 0 ? BACKGROUND_BUDGET : options->background_budget;
     node->serve_damaged = options->serve_damaged;
@@ -334,7 +328,7 @@ void rec_node_close(struct rec_node **node_ptr)
     rec_stop(node);
     pm_pool_note_clean(node->pool);
     if (node->pool->pmemobj != NULL)
-        pm_pool_close(&node->pool); /* GCOVR_EXCL_LINE: of a file */
+        pm_pool_close(&node->pool);
     free(node);
 }
 

@@ -137,14 +137,12 @@ static enum rd_verdict verdict_of(struct rec_node *node, struct rec_doubt *doubt
     bool contradiction;
     enum rd_verdict verdict = rec_verdict_of(
         doubt->answer, doubt->entry->record.participant_count, &contradiction);
-    /* GCOVR_EXCL_START: no run of the protocol leads there, a node that lies does: unit tests. */
     if (contradiction && !doubt->complained) {
         doubt->complained = true;
         cn_log(node->env, CN_LOG_ERROR,
             "transaction %s: one participant says committed, another aborted; left alone",
             cn_txid_format(&doubt->entry->record.txid, text));
     }
-    /* GCOVR_EXCL_STOP */
     return verdict;
 }
 
@@ -275,7 +273,7 @@ void rec_on_answer(struct rec_node *node, const struct rd_answer_wire *answer)
 {
     uint32_t verdict = le32_get(answer->verdict);
     if (verdict == RD_VERDICT_NONE || verdict > RD_VERDICT_FORGOTTEN)
-        return; /* GCOVR_EXCL_LINE: rd_wire_check() refused it before */
+        return;
     for (struct rec_doubt *doubt = node->doubts; doubt != NULL; doubt = doubt->next) {
         const struct pm_record *record = &doubt->entry->record;
         if (doubt->entry->state != TXN_ENTRY_FOUND || !rec_is_same_tx(doubt->entry, &answer->place))

@@ -21,8 +21,8 @@ static void refuse(struct rec_node *node, struct rec_guest *guest, int error, co
     struct rd_refusal_wire refusal;
     rd_wire_make_refusal(&refusal, error, text);
     if (rd_reject(guest->link.conn, &refusal, sizeof(refusal)) != 0)
-        cn_log(node->env, CN_LOG_WARNING, "refusal not sent: %s", /* GCOVR_EXCL_LINE: modelled */
-            cairn_last_error()); /* GCOVR_EXCL_LINE: refusals are always sent */
+        cn_log(node->env, CN_LOG_WARNING, "refusal not sent: %s",
+            cairn_last_error());
     guest->link.conn = NULL; /* rd_reject() deleted it */
     guest->doomed = true;
 }
@@ -263,11 +263,9 @@ static uint32_t probe(struct rec_node *node, struct rec_slot *slot)
     bool busy = true;
     if (!slot->quarantined || rd_ring_revoke(slot->ring, &busy) != 0 || busy)
         return 0;
-    /* GCOVR_EXCL_START: only fabric emu has mappings that outlive a process. */
     slot->quarantined = false;
     slot->reuse_pass = pm_scrub_passes(node->store) + 2;
     return 1;
-    /* GCOVR_EXCL_STOP */
 }
 
 static uint32_t seal_again(struct rec_node *node, struct rec_slot *slot)

@@ -29,7 +29,6 @@
 #define NODE_OUTSTANDING 64u
 #define NODE_MEMORY (64u * 1024)
 
-/* GCOVR_EXCL_START: the modelled fabric's loopback does not fail; unit tests make it fail. */
 /* Whatever is under way on it ends here: a late completion must not write into the next one's word.
  */
 static int remake_loop(struct rec_node *node)
@@ -52,7 +51,6 @@ static int loop_failed(struct rec_node *node, int error)
     return cn_fail(error, "%s", text);
 }
 
-/* GCOVR_EXCL_STOP */
 
 /* An event of the loopback endpoint. True: the operation is over, *ret_error says how. */
 static bool loop_event(struct rec_node *node, const struct rd_event *event, int *ret_error)
@@ -63,7 +61,6 @@ static bool loop_event(struct rec_node *node, const struct rd_event *event, int 
     *ret_error = event->status;
     if (mine && event->status == 0)
         return true;
-    /* GCOVR_EXCL_START: as above */
     if (!mine && event->type != RD_EV_DOWN)
         return false;
     int error = event->status != 0 ? event->status : CAIRN_E_NODE_DOWN;
@@ -71,7 +68,6 @@ static bool loop_event(struct rec_node *node, const struct rd_event *event, int 
         cn_fail(error, "node %u: its own fabric failed: %s", node->id,
             text != NULL ? text : cairn_error_name(error)));
     return true;
-    /* GCOVR_EXCL_STOP */
 }
 
 static int await_loop(struct rec_node *node, uint64_t deadline)
@@ -87,10 +83,8 @@ static int await_loop(struct rec_node *node, uint64_t deadline)
             if (loop_event(node, &event, &error))
                 return error;
         } else if (rec_now(node) >= deadline) {
-            /* GCOVR_EXCL_START: as above */
             return loop_failed(node,
                 cn_fail(CAIRN_E_TIMEOUT, "node %u: its own fabric does not answer", node->id));
-            /* GCOVR_EXCL_STOP */
         } else if (armed) { /* and looked at again since */
             rd_ep_sleep(node->loop_ep, deadline);
             armed = false;
@@ -110,7 +104,7 @@ int rec_loop_cas(void *arg, uint64_t off, uint64_t expected, uint64_t desired, u
     if (error == 0)
         error = rd_cas(node->loop, ++node->loop_id, off, expected, desired, old, RD_SIGNALED);
     if (error == CAIRN_E_NODE_DOWN || error == CAIRN_E_FENCED)
-        return loop_failed(node, error); /* GCOVR_EXCL_LINE: as above */
+        return loop_failed(node, error);
     if (error == 0)
         error = await_loop(node, deadline);
     if (error == 0)
@@ -128,8 +122,8 @@ static int check_identity(struct rec_node *node)
         if (node->config->node[i].id == node->id)
             node->shard = i;
     if (node->shard == UINT32_MAX)
-        return cn_fail(CAIRN_E_CONFIG, /* GCOVR_EXCL_LINE: checked before, by what reads files */
-            "%s: no node %u", node->config->path, node->id); /* GCOVR_EXCL_LINE */
+        return cn_fail(CAIRN_E_CONFIG,
+            "%s: no node %u", node->config->path, node->id);
     if (!cn_uuid_equal(&super->cluster, &node->config->cluster)) {
         cn_uuid_format(&super->cluster, have);
         cn_uuid_format(&node->config->cluster, want);

@@ -116,7 +116,7 @@ enum rd_verdict rec_verdict_of(const uint8_t *answers, uint32_t count, bool *ret
     }
     *ret_contradiction = committed != 0 && aborted != 0;
     if (*ret_contradiction)
-        return RD_VERDICT_NONE; /* GCOVR_EXCL_LINE: no run of the protocol leads there */
+        return RD_VERDICT_NONE;
     if (aborted != 0)
         return RD_VERDICT_ABORTED;
     if (CN_MUTANT(n_silence_aborts) && committed == 0 && present < count)
