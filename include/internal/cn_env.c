@@ -6,6 +6,7 @@
  * forked child throws its copy of the buffer away, so that no two users ever get the same bytes.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <sys/random.h>
 #include <time.h>
@@ -67,8 +68,21 @@ static uint64_t system_wall_s(void *arg CN_UNUSED)
 static _Thread_local struct {
     uint8_t bytes[RANDOM_BUFFER_SIZE];
     size_t left; /* the last `left` bytes are fresh */
-    pid_t owner;
 } pool;
+
+/* In the one thread that a forked child has. No look at the process number with each number drawn:
+ * that is a system call, and who meets a lock draws how long to wait. */
+static void forget_pool(void)
+{
+    pool.left = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    int rc = pthread_atfork(NULL, NULL, forget_pool);
+
+    CAIRN_ASSERT(rc == 0); /* else a child would have our nonces */
+}
 
 static void fill_random(void *buf, size_t size)
 {
@@ -95,10 +109,9 @@ static void system_random(void *arg CN_UNUSED, void *buf, size_t size)
         fill_random(buf, size);
         return;
     }
-    if (pool.left < size || pool.owner != getpid()) {
+    if (pool.left < size) {
         fill_random(pool.bytes, sizeof(pool.bytes));
         pool.left = sizeof(pool.bytes);
-        pool.owner = getpid();
     }
     from = pool.bytes + (sizeof(pool.bytes) - pool.left);
     memcpy(buf, from, size);
