@@ -426,6 +426,10 @@ static struct nic_op *cut(struct nic_queue *queue, uint32_t size, struct nic_op 
     return from + size;
 }
 
+/* All transactions of a context may log in one turn, each a pad, a record and, of the one before, a
+ * mark; flushes, positions and messages are shared. A log that is refused ends the session. */
+_Static_assert(NIC_LOG_SQ_MAX >= 3 * CAIRN_INFLIGHT_MAX + 64, "a log queue of all in flight");
+
 static int allocate(struct nic_ep *ep)
 {
     uint32_t qps = ep->fabric->config.queue_pairs, count = ep->connections_max;

@@ -138,7 +138,8 @@ struct rd_rpma_done_wire { /* 24 bytes */
 #define NIC_CONNECTIONS_MAX 4096u /* per endpoint; at most 2^16, see nic_wr_id() */
 #define NIC_CHAIN_MAX 32u      /* a longer chain is posted in parts */
 #define NIC_RANGES 8u          /* written and not yet flushed, as EMU_RANGES */
-#define NIC_LOG_SQ_MAX 512u    /* send queue of a log connection */
+#define NIC_LOG_SQ_MAX 1024u   /* send queue of a log connection: records, pads and marks of all
+                                * transactions in flight (CAIRN_INFLIGHT_MAX), and what is shared */
 #define NIC_RX 16u             /* posted receives per connection; the same on both sides */
 #define NIC_TX 8u              /* messages sent and not yet completed, per connection */
 #define NIC_SPARE_USER 2u      /* buffers, here and at the peer, that the user's messages leave */

@@ -7,6 +7,7 @@
  * - A work request is posted only into a free slot of its queue and, for object queue pairs, with
  *   a free entry of the common completion queue: neither can overrun. Slots are freed by
  *   completions; at least one in half a queue asks for one, so that a queue always empties.
+ * - A cas without a completion is posted only where the read behind it has room too.
  * - What can be refused is refused before the slot is taken. From then on a failure is the
  *   connection's: the post says 0, and the operation completes with an error (rd.h).
  * - Reads and cas that RD_MORE holds back form one list per queue pair, posted at once by the next
@@ -405,6 +406,14 @@ int rd_rpma_read(struct rd_conn *rd_conn, uint64_t wr_id, uint64_t remote, void 
     return finish(c, flags);
 }
 
+/* An unsignaled cas is told of by the read that follows: that must not be refused any more. */
+static bool has_room_behind(const struct nic_conn *c, const struct nic_queue *queue)
+{
+    const struct nic_ep *ep = nic_conn_ep(c);
+    return queue->head - queue->tail + 2 <= queue->size && ep->cq_used + 2 <= ep->cq_size &&
+           c->outstanding < ep->outstanding_max;
+}
+
 static int cas_by_message(struct nic_conn *c, const struct nic_op *op, const struct nic_asked *ask)
 {
     struct nic_queue *queue = &c->cas;
@@ -440,7 +449,10 @@ int rd_rpma_cas(struct rd_conn *rd_conn, uint64_t wr_id, uint64_t remote, uint64
         wr.wr.atomic.rkey = g->rkey;
         wr.wr.atomic.compare_add = expected;
         wr.wr.atomic.swap = desired;
-        err = chain(c, choose_qp(c, remote), &op, &wr, &to);
+        uint32_t at = choose_qp(c, remote);
+        if (!op.wanted && !has_room_behind(c, &c->qp[at].queue))
+            return fail_full("object queue pair");
+        err = chain(c, at, &op, &wr, &to);
     }
     if (err != 0)
         return err;

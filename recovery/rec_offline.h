@@ -30,8 +30,8 @@ struct rec_report_tx { /* a transaction that was in doubt */
 };
 struct rec_offline_options {
     const struct cn_env *env;
-    struct rd_fabric
-        *fabric; /* cuts off what a stopped coordinator may still write (emu); NULL: none */
+    struct rd_fabric *fabric; /* cuts off what a stopped coordinator may still write (emu); NULL:
+                               * one that is made for it, where pools are opened here; else none */
     bool dry_run;          /* change no byte: say what would be done */
     void (*progress)(void *arg, const char *text); /* may be NULL; at most about once per second */
     void (*transaction)(void *arg, const struct rec_report_tx *tx); /* may be NULL */

@@ -193,7 +193,7 @@ void cn_fiber_fini(struct cn_fiber *fiber)
 
 void *cn_stacks_map(uint32_t count, size_t size)
 {
-    size_t each = CN_FIBER_PAGE + size;
+    size_t each = CN_FIBER_GUARD + size;
     uint8_t *base = mmap(NULL, each * count, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
 
@@ -201,7 +201,7 @@ void *cn_stacks_map(uint32_t count, size_t size)
     if (base == MAP_FAILED)
         return NULL;
     for (uint32_t i = 0; i < count; i++) {
-        if (mprotect(base + each * i, CN_FIBER_PAGE, PROT_NONE) != 0) {
+        if (mprotect(base + each * i, CN_FIBER_GUARD, PROT_NONE) != 0) {
             int error = errno;
             (void)munmap(base, each * count);
             errno = error;
@@ -214,5 +214,5 @@ void *cn_stacks_map(uint32_t count, size_t size)
 void cn_stacks_unmap(void *stacks, uint32_t count, size_t size)
 {
     if (stacks != NULL)
-        CAIRN_ASSERT(munmap(stacks, (CN_FIBER_PAGE + size) * count) == 0);
+        CAIRN_ASSERT(munmap(stacks, (CN_FIBER_GUARD + size) * count) == 0);
 }

@@ -51,15 +51,17 @@ CN_NORETURN void cn_fiber_exit(struct cn_fiber *fiber);
 void cn_fiber_fini(struct cn_fiber *fiber);
 
 /*
- * Memory for `count` stacks of `size` bytes (a multiple of CN_FIBER_PAGE), each with a guard page
- * below it, in one mapping; untouched pages cost nothing. NULL: errno says why.
+ * Memory for `count` stacks of `size` bytes (a multiple of CN_FIBER_PAGE), each with a guard below
+ * it, in one mapping; untouched pages cost nothing. The guard is large, as a frame of a user's body
+ * may step over a small one, into another stack. NULL: errno says why.
  */
 #define CN_FIBER_PAGE 4096u
+#define CN_FIBER_GUARD (64u * 1024)
 void *cn_stacks_map(uint32_t count, size_t size);
 void cn_stacks_unmap(void *stacks, uint32_t count, size_t size);
 static inline void *cn_stacks_at(void *stacks, uint32_t index, size_t size)
 {
-    return (uint8_t *)stacks + (CN_FIBER_PAGE + size) * index + CN_FIBER_PAGE;
+    return (uint8_t *)stacks + (CN_FIBER_GUARD + size) * index + CN_FIBER_GUARD;
 }
 
 #endif

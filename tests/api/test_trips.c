@@ -139,7 +139,10 @@ static uint64_t trips(struct fixture *f)
     return s.round_trips;
 }
 
-static void get_all(struct fixture *f, struct cairn_tx *tx, uint32_t count, int for_update)
+#define LOCKED UINT32_MAX
+
+/* The first `count` keys, those in `locked` (a bit each) for update. */
+static void get_all(struct fixture *f, struct cairn_tx *tx, uint32_t count, uint32_t locked)
 {
     struct cairn_read r[KEYS];
     char buf[KEYS][16];
@@ -150,7 +153,7 @@ static void get_all(struct fixture *f, struct cairn_tx *tx, uint32_t count, int 
             .key_size = f->key_size[i],
             .buf = buf[i],
             .buf_size = sizeof(buf[i]),
-            .for_update = for_update};
+            .for_update = (int)(locked >> i & 1)};
     OK(cairn_get_many(tx, r, count));
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(r[i].status, 0);
@@ -189,21 +192,9 @@ static void trips__batched__1_2_2_3(void **state)
 
     TRIPS(1, get_all(f, tx, 1, 0));
     TRIPS(2, get_all(f, tx, KEYS, 0));
-    TRIPS(2, get_all(f, tx, 3, 1); put(f, tx, 0); put(f, tx, 1); put(f, tx, 2));
+    TRIPS(2, get_all(f, tx, 3, LOCKED); put(f, tx, 0); put(f, tx, 1); put(f, tx, 2));
     /* read some and write others: one batch of reads and locks, validation, log */
-    TRIPS(3, {
-        struct cairn_read r[2];
-        char buf[2][16];
-        for (int i = 0; i < 2; i++)
-            r[i] = (struct cairn_read){.table = T,
-                .key = f->key[i],
-                .key_size = f->key_size[i],
-                .buf = buf[i],
-                .buf_size = 16,
-                .for_update = i};
-        OK(cairn_get_many(tx, r, 2));
-        put(f, tx, 1);
-    });
+    TRIPS(3, get_all(f, tx, 2, 2); put(f, tx, 1));
 }
 
 /* ---- on the wire ---- */
@@ -287,7 +278,7 @@ static void wire__each_kind__work_requests_and_completions(void **state)
             .marks = 3,
             .completions = 6 + 3 * of_cas,
             .doorbells = 9}),
-        get_all(f, tx, 3, 1);
+        get_all(f, tx, 3, LOCKED);
         put(f, tx, 0); put(f, tx, 1); put(f, tx, 2));
     /* item read and item locked; word of the one read; write, flush */
     WIRE(3,
@@ -297,19 +288,7 @@ static void wire__each_kind__work_requests_and_completions(void **state)
             .flushes = 1,
             .completions = 4 + of_cas,
             .doorbells = 4}),
-        {
-            struct cairn_read r[2];
-            char buf[2][16];
-            for (int i = 0; i < 2; i++)
-                r[i] = (struct cairn_read){.table = T,
-                    .key = f->key[i],
-                    .key_size = f->key_size[i],
-                    .buf = buf[i],
-                    .buf_size = 16,
-                    .for_update = i};
-            OK(cairn_get_many(tx, r, 2));
-            put(f, tx, 1);
-        });
+        get_all(f, tx, 2, 2); put(f, tx, 1));
 }
 
 static void wire__transfer_between_two_nodes__no_more_than_it_must(void **state)
@@ -327,7 +306,7 @@ static void wire__transfer_between_two_nodes__no_more_than_it_must(void **state)
             .marks = 2,
             .completions = 4 + 2 * of_cas,
             .doorbells = 6}),
-        get_all(f, tx, 2, 1);
+        get_all(f, tx, 2, LOCKED);
         put(f, tx, 0); put(f, tx, 1));
     WIRE(3,
         ((struct wire){

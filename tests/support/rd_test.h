@@ -384,4 +384,54 @@ static inline const char *t_address(char buf[RD_ADDRESS_SIZE_MAX])
     return buf;
 }
 
+/* ---- a node that listens and its peer, in this process ---- */
+
+struct t_net {
+    struct t_pool pool;
+    struct t_side node, peer;
+    struct rd_conn *c, *passive; /* since t_net_pair() */
+    uint8_t *arena, *log;        /* the peer's memory for objects, and for the ring */
+    struct cn_env env;           /* the peer's */
+    char address[RD_ADDRESS_SIZE_MAX];
+};
+
+/* `config` of the peer's fabric, or NULL; net->env is to be set before. */
+static inline void t_net_open(
+    struct t_net *net, uint32_t connections, const struct rd_fabric_config *config)
+{
+    t_pool_open(&net->pool);
+    t_open(&net->node, 4, 8);
+    t_regions(&net->node, &net->pool);
+    T_CHECK(rd_listen(net->node.ep, t_address(net->address)) == 0);
+    t_open_with(&net->peer, connections, 8, config, &net->env);
+    net->arena = rd_ep_memory(net->peer.ep);
+    net->log = t_log_memory(net->peer.ep);
+}
+
+static inline void t_net_pair(struct t_net *net)
+{
+    net->c = t_pair(&net->node, &net->peer, net->address, &net->passive);
+}
+
+static inline int t_net_setup(void **state)
+{
+    struct t_net *net = calloc(1, sizeof(*net));
+    net->env = *cn_env_system();
+    t_net_open(net, 2, NULL);
+    t_net_pair(net);
+    *state = net;
+    return 0;
+}
+
+static inline int t_net_teardown(void **state)
+{
+    struct t_net *net = *state;
+    t_close(&net->peer);
+    t_close(&net->node);
+    t_pool_close(&net->pool);
+    free(net);
+    t_check_live_zero();
+    return 0;
+}
+
 #endif

@@ -286,22 +286,40 @@ static void dig(void *arg)
         at[0 - depth] = 1;
 }
 
-static void stacks__overflow__meets_the_guard(void **state)
+/* As a large frame of which the lowest bytes are used. */
+static void step_over(void *arg)
 {
-    struct bed *bed = *state;
+    volatile uint8_t *at = __builtin_frame_address(0);
+
+    (void)arg;
+    at[0 - (size_t)SIZE - CN_FIBER_GUARD / 2] = 1;
+}
+
+static void expect_guard(struct bed *bed, void (*entry)(void *arg))
+{
     int status;
     pid_t pid = fork();
 
     if (pid == 0) {
         (void)close(STDERR_FILENO); /* a sanitizer's report */
         (void)signal(SIGSEGV, SIG_DFL); /* cmocka's would run on this stack */
-        init(bed, 1, dig); /* below it another stack, and a guard page between */
+        init(bed, 1, entry); /* below it another stack, and a guard between */
         cn_fiber_enter(&bed->fiber[1]);
         _exit(0);
     }
     assert_true(pid > 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void stacks__overflow__meets_the_guard(void **state)
+{
+    expect_guard(*state, dig);
+}
+
+static void stacks__frame_larger_than_a_page__meets_the_guard(void **state)
+{
+    expect_guard(*state, step_over);
 }
 
 static void stacks_map__too_many__says_why(void **state)
@@ -324,6 +342,7 @@ int main(void)
         BED_TEST(exit__outer_from_the_inner_stack__both_are_dropped_and_made_again),
         BED_TEST(fini__left_in_the_middle__stack_serves_again),
         BED_TEST(stacks__overflow__meets_the_guard),
+        BED_TEST(stacks__frame_larger_than_a_page__meets_the_guard),
         BED_TEST(stacks_map__too_many__says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,15 @@
 #include "pmem/pm_format.h"
 #include "tests/support/ts_pool.h"
 
+#if defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+
 static const char *const places[] = {"/dev/shm", "/tmp"};
 static char dir[64], path[96];
 static const struct cn_uuid cluster = {{0xab, 0xcd}};
@@ -424,9 +433,92 @@ static void pm_pool_open__read_only__changes_no_byte(void **state)
 #define CASE(fn, i) {#fn, fn, setup, teardown, (void *)(uintptr_t)&places[i]}
 #define BOTH(fn) CASE(fn, 0), CASE(fn, 1)
 
-int main(void)
+/* ---- the fence ---- */
+
+#if defined(__x86_64__)
+
+#define BELOW_RED_ZONE(code) "lea -128(%%rsp), %%rsp; " code "; lea 128(%%rsp), %%rsp"
+
+static volatile sig_atomic_t fences_seen;
+
+static void look_at_instruction(int number, siginfo_t *info, void *context)
 {
+    const ucontext_t *at = context;
+    const uint8_t *code = (const uint8_t *)(uintptr_t)at->uc_mcontext.gregs[REG_RIP];
+
+    (void)number;
+    (void)info;
+    fences_seen += code[0] == 0x0f && code[1] == 0xae && code[2] == 0xf8; /* sfence */
+}
+
+/* How many store fences the call executes: step by step. */
+static int count_fences(void (*call)(void))
+{
+    struct sigaction look = {.sa_sigaction = look_at_instruction, .sa_flags = SA_SIGINFO}, before;
+
+    call(); /* whatever is done once */
+    fences_seen = 0;
+    assert_int_equal(sigaction(SIGTRAP, &look, &before), 0);
+    __asm__ volatile(BELOW_RED_ZONE("pushfq; orl $0x100, (%%rsp); popfq") ::: "memory", "cc");
+    call();
+    __asm__ volatile(BELOW_RED_ZONE("pushfq; andl $~0x100, (%%rsp); popfq") ::: "memory", "cc");
+    assert_int_equal(sigaction(SIGTRAP, &before, NULL), 0);
+    return fences_seen;
+}
+
+/* libpmem looks at the environment when it is loaded: the case runs in this program anew. */
+static int fence_of_old_cpu(void)
+{
+    const char *place = places[0];
+    void *state = &place;
+    struct pm_pool *pool;
+
+    assert_int_equal(setup(&state), 0);
+    create();
+    assert_int_equal(open_as(PM_OPEN_OWNER, &pool), 0);
+    int count = count_fences(pool->pm.drain);
+    pm_pool_close(&pool);
+    assert_int_equal(teardown(&state), 0);
+    return count > 0 ? 0 : 1;
+}
+
+/* CLFLUSH needs no fence, and pmem_drain() does nothing then; what is stored past the caches
+ * (pm_copy_flush) needs one all the same. */
+static void pm_fence__only_clflush__waits_for_streams_too(void **state)
+{
+    int status;
+
+    (void)state;
+    if (RUNNING_ON_VALGRIND)
+        skip(); /* it does not step */
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)setenv("PMEM_NO_CLWB", "1", 1);
+        (void)setenv("PMEM_NO_CLFLUSHOPT", "1", 1);
+        (void)execl("/proc/self/exe", "test", "fence", (char *)NULL);
+        _exit(2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#endif
+
+int main(int argc, char **argv)
+{
+#if defined(__x86_64__)
+    if (argc == 2 && strcmp(argv[1], "fence") == 0)
+        return fence_of_old_cpu();
+#else
+    (void)argc;
+    (void)argv;
+#endif
     const struct CMUnitTest tests[] = {
+#if defined(__x86_64__)
+        cmocka_unit_test(pm_fence__only_clflush__waits_for_streams_too),
+#endif
         BOTH(pm_pool_open__fresh_pool__as_created),
         BOTH(pm_pool_open__incarnation__kept_with_its_opener),
         BOTH(pm_pool_open__already_open__busy_but_readable),

@@ -15,41 +15,7 @@
 #include "rdma/rd_emu.h"
 #include "tests/support/rd_test.h"
 
-struct fixture {
-    struct t_pool pool;
-    struct t_side node, peer;
-    struct rd_conn *c, *passive;
-    uint8_t *arena, *log; /* local memory for objects, and for the ring */
-    char address[RD_ADDRESS_SIZE_MAX];
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof(*f));
-    t_pool_open(&f->pool);
-    t_open(&f->node, 4, 8);
-    t_regions(&f->node, &f->pool);
-    T_CHECK(rd_listen(f->node.ep, t_address(f->address)) == 0);
-    t_open(&f->peer, 2, 8);
-    f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
-    f->arena = rd_ep_memory(f->peer.ep);
-    f->log = t_log_memory(f->peer.ep);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    t_close(&f->peer);
-    t_close(&f->node);
-    t_pool_close(&f->pool);
-    free(f);
-    t_check_live_zero();
-    return 0;
-}
-
-static void expect_completion(struct fixture *f, uint64_t wr_id, int status)
+static void expect_completion(struct t_net *f, uint64_t wr_id, int status)
 {
     struct rd_event event = t_expect(f->peer.ep, RD_EV_COMPLETION);
     assert_ptr_equal(event.conn, f->c);
@@ -59,7 +25,7 @@ static void expect_completion(struct fixture *f, uint64_t wr_id, int status)
 
 static void read__every_alignment__same_bytes(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     for (uint32_t i = 0; i < 256; i++)
         f->pool.base[T_EXTENT_OFF + i] = (uint8_t)(i * 7 + 1);
     for (uint32_t off = 0; off < 9; off++) {
@@ -75,7 +41,7 @@ static void read__every_alignment__same_bytes(void **state)
 
 static void write__every_alignment__same_bytes_and_no_others(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     for (uint32_t i = 0; i < 64; i++)
         f->log[i] = (uint8_t)(i * 5 + 1);
     for (uint32_t off = 8; off < 17; off++) {
@@ -92,7 +58,7 @@ static void write__every_alignment__same_bytes_and_no_others(void **state)
 
 static void cas__match_and_mismatch__old_value_returned(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     t_store(&f->pool, T_EXTENT_OFF + 64, 5);
     assert_int_equal(rd_cas(f->c, 1, T_EXTENT_OFF + 64, 4, 9, old, RD_SIGNALED), 0);
@@ -107,7 +73,7 @@ static void cas__match_and_mismatch__old_value_returned(void **state)
 
 static void write_flush_mark__chain__completions_in_order(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     memcpy(f->log, "redo record", 12);
     assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 12, RD_MORE), 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 12, RD_SIGNALED), 0);
@@ -128,7 +94,7 @@ static void write_flush_mark__chain__completions_in_order(void **state)
 
 static void flush__more_ranges_than_remembered__succeeds(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     for (uint64_t i = 0; i < 50; i++)
         assert_int_equal(rd_write(f->c, i, T_LOG_OFF + i * 512, f->log, 64, 0), 0);
     assert_int_equal(rd_flush(f->c, 99, T_LOG_OFF, 64, RD_SIGNALED), 0);
@@ -137,7 +103,7 @@ static void flush__more_ranges_than_remembered__succeeds(void **state)
 
 static void post__outside_what_is_granted__fabric_error(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     const uint64_t extent_end = T_EXTENT_OFF + T_EXTENT_SIZE;
     const uint64_t ring_end = T_RING_OFF + T_RING_SIZE;
@@ -161,7 +127,7 @@ static void post__outside_what_is_granted__fabric_error(void **state)
 
 static void post__wrong_rights__fabric_error_and_no_effect(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     memset(f->log, 0xff, 64);
     assert_int_equal(rd_write(f->c, 1, T_EXTENT_OFF, f->log, 8, 0), CAIRN_E_FABRIC);
@@ -180,7 +146,7 @@ static void post__wrong_rights__fabric_error_and_no_effect(void **state)
 
 static void post__outstanding_max__again_until_polled(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     for (uint64_t i = 0; i < 8; i++)
         assert_int_equal(rd_read(f->c, i, T_EXTENT_OFF, f->arena, 8, RD_SIGNALED), 0);
     assert_int_equal(rd_read(f->c, 8, T_EXTENT_OFF, f->arena, 8, RD_SIGNALED), CAIRN_E_AGAIN);
@@ -192,7 +158,7 @@ static void post__outstanding_max__again_until_polled(void **state)
 
 static void post__ten_thousand_and_polls__no_system_call(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_counters before, after;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     rd_ep_counters(f->peer.ep, &before);
@@ -216,7 +182,7 @@ static void post__ten_thousand_and_polls__no_system_call(void **state)
 
 static void post__fence_word_set__fenced_once_then_down(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, RD_SIGNALED), 0);
     t_store(&f->pool, T_RING_OFF, 1);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 8, RD_SIGNALED), CAIRN_E_FENCED);
@@ -234,7 +200,7 @@ static void post__fence_word_set__fenced_once_then_down(void **state)
 }
 
 /* As where the durability asks for it. */
-static void write_back(struct fixture *f)
+static void write_back(struct t_net *f)
 {
     struct emu_conn *c = (struct emu_conn *)(void *)f->c;
     c->write_back = true;
@@ -250,7 +216,7 @@ static void fence_while_flushing(const void *line)
 
 static void flush__fenced_while_it_runs__completes_fenced(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     word_to_fence = (uint64_t *)(void *)(f->pool.base + T_RING_OFF);
     write_back(f);
     ((struct emu_fabric *)(void *)f->peer.fabric)->flush_line = fence_while_flushing;
@@ -277,7 +243,7 @@ static void count_line(const void *line)
 
 static void flush__written_lines__each_written_back(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     write_back(f);
     ((struct emu_fabric *)(void *)f->peer.fabric)->flush_line = count_line;
     const struct { uint64_t off; uint32_t size; uint64_t lines; } writes[] = {
@@ -303,7 +269,7 @@ static void flush__written_lines__each_written_back(void **state)
 
 static void flush__by_durability__written_back_where_it_needs_that(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     const struct rd_fabric_config always = {.write_back = true};
     rd_conn_delete(f->c); /* the ring has one peer */
     (void)t_expect(f->node.ep, RD_EV_DOWN);
@@ -340,7 +306,7 @@ static void flush__by_durability__written_back_where_it_needs_that(void **state)
  * connection to another. */
 static void post__regions_and_kinds_in_turn__each_checked_by_itself(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(rd_read(f->c, 1, T_RING_OFF, f->log, 64, 0), 0); /* its header too */
@@ -367,7 +333,7 @@ static void post__regions_and_kinds_in_turn__each_checked_by_itself(void **state
 
 static void each_operation__fence_word_set__refused(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     for (int op = 0; op < 5; op++) {
         int err = 0;
@@ -394,7 +360,7 @@ static void each_operation__fence_word_set__refused(void **state)
 
 static void loopback__read_and_cas__nothing_else(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_conn *loop = NULL;
     struct rd_region *regions[] = {f->node.ring, f->node.extent};
     uint8_t *arena = rd_ep_memory(f->node.ep);
@@ -416,7 +382,7 @@ static void loopback__read_and_cas__nothing_else(void **state)
 
 static void conn_delete__completions_pending__not_delivered(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_conn *loop = NULL;
     struct rd_event event;
     assert_int_equal(rd_loopback(f->node.ep, &f->node.extent, 1, &loop), 0);
@@ -430,7 +396,7 @@ static void conn_delete__completions_pending__not_delivered(void **state)
 
 static void conn__up__durability_of_the_ring(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct t_side node;
     struct rd_conn *c, *passive;
     char address[RD_ADDRESS_SIZE_MAX];
@@ -456,7 +422,7 @@ static void conn__up__durability_of_the_ring(void **state)
 
 static void mark__flush_outstanding_where_cpu_persists__refused(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     ((struct emu_conn *)(void *)f->c)->base.durability = RD_DURABILITY_GPSPM;
     assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 8, 0), 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 8, RD_SIGNALED), 0);
@@ -481,7 +447,7 @@ static void mark__flush_outstanding_where_cpu_persists__refused(void **state)
 
 enum wrong_part { READ_OBJECT, CAS_OBJECT, READ_RING, WRITE_RING, WRITE_ACROSS, OUTSIDE };
 
-static int post_wrong(struct fixture *f, enum wrong_part how)
+static int post_wrong(struct t_net *f, enum wrong_part how)
 {
     uint64_t *old = (uint64_t *)(void *)f->log;
     switch (how) {
@@ -497,7 +463,7 @@ static int post_wrong(struct fixture *f, enum wrong_part how)
 
 static void post__memory_of_the_other_part__fabric_error_and_no_effect(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event event;
     memset(f->arena, 0xff, 64);
     memset(f->log - 64, 0xff, 128);
@@ -517,7 +483,7 @@ static void post__memory_of_the_other_part__fabric_error_and_no_effect(void **st
 /* A node that lies about which of its memory is a ring. */
 static void post__peer_swaps_ring_and_extent__fabric_error_and_no_effect(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct t_side node;
     const struct rd_memory ring = t_memory(&f->pool, T_EXTENT_OFF, T_EXTENT_SIZE, f->pool.fd);
     const struct rd_memory extent = t_memory(&f->pool, T_RING_OFF, T_RING_SIZE, f->pool.fd);
@@ -547,7 +513,7 @@ static void post__peer_swaps_ring_and_extent__fabric_error_and_no_effect(void **
 
 static void post__memory_outside_the_arena__asserts(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct t_side node;
     struct t_pool no_file = {.fd = -1, .base = f->pool.base};
     char address[RD_ADDRESS_SIZE_MAX];
@@ -569,7 +535,7 @@ static void post__memory_outside_the_arena__asserts(void **state)
     t_close(&node);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, t_net_setup, t_net_teardown)
 
 int main(void)
 {

@@ -44,36 +44,21 @@ static void skip_time(void *arg, uint64_t ns)
     clock_.skips++;
 }
 
-struct fixture {
-    struct t_pool pool;
-    struct t_side node, peer;
-    struct rd_conn *c, *passive;
-    struct cn_env env;
-    uint8_t *arena, *log;
-    char address[RD_ADDRESS_SIZE_MAX];
-};
-
 static const struct rd_fabric_config model = {.model_rtt_ns = RTT, .model_mbps = MBPS};
 
-static void open_pair(struct fixture *f, const struct rd_fabric_config *config)
+static void open_pair(struct t_net *f, const struct rd_fabric_config *config)
 {
     f->env = *cn_env_system();
     f->env.now_ns = get_now;
     clock_.now = t_now();
     clock_.skipped = clock_.skips = 0;
-    t_pool_open(&f->pool);
-    t_open(&f->node, 4, 8);
-    t_regions(&f->node, &f->pool);
-    T_CHECK(rd_listen(f->node.ep, t_address(f->address)) == 0);
-    t_open_with(&f->peer, 2, 8, config, &f->env);
-    f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
-    f->arena = rd_ep_memory(f->peer.ep);
-    f->log = t_log_memory(f->peer.ep);
+    t_net_open(f, 2, config);
+    t_net_pair(f);
 }
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    struct t_net *f = calloc(1, sizeof(*f));
     open_pair(f, &model);
     *state = f;
     return 0;
@@ -82,29 +67,18 @@ static int setup(void **state)
 static int setup_skip(void **state)
 {
     (void)setup(state);
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     f->env.skip = skip_time;
     return 0;
 }
 
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    t_close(&f->peer);
-    t_close(&f->node);
-    t_pool_close(&f->pool);
-    free(f);
-    t_check_live_zero();
-    return 0;
-}
-
-static void expect_nothing(struct fixture *f)
+static void expect_nothing(struct t_net *f)
 {
     struct rd_event event;
     assert_int_equal(rd_poll(f->peer.ep, &event, 1), 0);
 }
 
-static void expect(struct fixture *f, uint64_t wr_id)
+static void expect(struct t_net *f, uint64_t wr_id)
 {
     struct rd_event event;
     assert_int_equal(rd_poll(f->peer.ep, &event, 1), 1);
@@ -115,7 +89,7 @@ static void expect(struct fixture *f, uint64_t wr_id)
 
 static void poll__one_read__due_after_trip_and_bytes(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 64, RD_SIGNALED), 0);
     expect_nothing(f);
     pass(RTT + HEADER + 64 - 1);
@@ -127,7 +101,7 @@ static void poll__one_read__due_after_trip_and_bytes(void **state)
 
 static void post__each_kind__takes_effect_at_once(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     memset(f->log, 7, 64);
     t_store(&f->pool, T_EXTENT_OFF, 3);
@@ -143,7 +117,7 @@ static void post__each_kind__takes_effect_at_once(void **state)
 /* One port: bytes go one after the other, signaled or not, and trips overlap. */
 static void post__several__queue_at_the_port(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     uint64_t *old = (uint64_t *)(void *)f->arena;
     assert_int_equal(rd_cas(f->c, 1, T_EXTENT_OFF, 0, 1, old, RD_SIGNALED | RD_MORE), 0);
     assert_int_equal(rd_read(f->c, 2, T_EXTENT_OFF, f->arena, 64, RD_SIGNALED), 0);
@@ -172,7 +146,7 @@ static void post__several__queue_at_the_port(void **state)
 
 static void poll__some_due__these_alone_in_order(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event events[8];
     for (uint64_t i = 0; i < 6; i++) {
         assert_int_equal(rd_read(f->c, i, T_EXTENT_OFF, f->arena, 18, RD_SIGNALED), 0);
@@ -189,7 +163,7 @@ static void poll__some_due__these_alone_in_order(void **state)
 
 static void poll__rate_that_does_not_divide__no_time_is_lost(void **state)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    struct t_net *f = calloc(1, sizeof(*f));
     const struct rd_fabric_config slow = {.model_mbps = 24000}; /* a third of a nanosecond */
     (void)state;
     open_pair(f, &slow);
@@ -203,12 +177,12 @@ static void poll__rate_that_does_not_divide__no_time_is_lost(void **state)
     pass(1);
     expect(f, 2);
     void *end = f;
-    (void)teardown(&end);
+    (void)t_net_teardown(&end);
 }
 
 static void poll__trip_alone__bytes_take_no_time(void **state)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    struct t_net *f = calloc(1, sizeof(*f));
     const struct rd_fabric_config config = {.model_rtt_ns = 500};
     (void)state;
     open_pair(f, &config);
@@ -220,12 +194,12 @@ static void poll__trip_alone__bytes_take_no_time(void **state)
     expect(f, 1);
     expect(f, 2);
     void *end = f;
-    (void)teardown(&end);
+    (void)t_net_teardown(&end);
 }
 
 static void poll__clock_can_be_skipped__skips_to_the_first_due(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event events[8];
     expect_nothing(f);
     assert_int_equal(clock_.skips, 0); /* nothing outstanding: time is left alone */
@@ -246,7 +220,7 @@ static void poll__clock_can_be_skipped__skips_to_the_first_due(void **state)
 }
 
 /* Wait by the clock of the machine for the watcher's next notice. */
-static void await_notice(struct fixture *f)
+static void await_notice(struct t_net *f)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct emu_ep *ep = emu_ep(f->peer.ep);
@@ -256,7 +230,7 @@ static void await_notice(struct fixture *f)
 
 static void poll__message_from_a_node__one_trip_after_it_is_seen(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event event;
     assert_int_equal(rd_send(f->c, "ask", 3), 0);
     event = t_expect(f->node.ep, RD_EV_MESSAGE); /* the passive end is not held up */
@@ -274,7 +248,7 @@ static void poll__message_from_a_node__one_trip_after_it_is_seen(void **state)
 
 static void poll__message_and_skip__skips_one_trip(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event event;
     assert_int_equal(rd_send(f->passive, "news", 4), 0);
     await_notice(f);
@@ -285,7 +259,7 @@ static void poll__message_and_skip__skips_one_trip(void **state)
 
 static void poll__connection_lost__told_behind_what_is_outstanding(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event event;
     assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 18, RD_SIGNALED), 0);
     rd_conn_delete(f->passive);
@@ -302,7 +276,7 @@ static void poll__connection_lost__told_behind_what_is_outstanding(void **state)
 
 static void poll__lost_and_skip__both_come(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event event;
     assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 18, RD_SIGNALED), 0);
     rd_conn_delete(f->passive);
@@ -316,7 +290,7 @@ static void poll__lost_and_skip__both_come(void **state)
 
 static void poll__fenced_on_the_way__completes_fenced_when_due(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event event;
     assert_int_equal(rd_write(f->c, 1, T_LOG_OFF, f->log, 64, 0), 0);
     assert_int_equal(rd_flush(f->c, 2, T_LOG_OFF, 64, RD_SIGNALED), 0);
@@ -333,7 +307,7 @@ static void poll__fenced_on_the_way__completes_fenced_when_due(void **state)
 
 static void conn_delete__not_due_yet__others_still_come(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_conn *loop = NULL;
     struct rd_region *extent = NULL;
     const struct rd_memory memory = t_memory(&f->pool, T_EXTENT_OFF, T_EXTENT_SIZE, f->pool.fd);
@@ -352,7 +326,7 @@ static void conn_delete__not_due_yet__others_still_come(void **state)
 
 static void post__outstanding_max__again_until_due(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     for (uint64_t i = 0; i < 8; i++)
         assert_int_equal(rd_read(f->c, i, T_EXTENT_OFF, f->arena, 18, RD_SIGNALED), 0);
     expect_nothing(f);
@@ -365,7 +339,7 @@ static void post__outstanding_max__again_until_due(void **state)
 
 static void sleep__something_due_earlier_than_the_deadline__ends_by_then(void **state)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
+    struct t_net *f = calloc(1, sizeof(*f));
     const struct rd_fabric_config slow = {.model_rtt_ns = 50 * T_MS};
     (void)state;
     open_pair(f, &slow);
@@ -382,7 +356,7 @@ static void sleep__something_due_earlier_than_the_deadline__ends_by_then(void **
     assert_true(t_now() - start_ns < 15000 * T_MS);
     expect(f, 1);
     void *end = f;
-    (void)teardown(&end);
+    (void)t_net_teardown(&end);
 }
 
 static bool is_readable(int fd)
@@ -394,7 +368,7 @@ static bool is_readable(int fd)
 /* Nobody writes it when the time has come: so it does not let its user sleep until then. */
 static void ep_fd__something_is_not_due_yet__readable_once_armed(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     int fd = rd_ep_fd(f->peer.ep);
     assert_true(fd >= 0);
     rd_ep_arm(f->peer.ep);
@@ -412,7 +386,7 @@ static void ep_fd__something_is_not_due_yet__readable_once_armed(void **state)
 /* Such a clock does not move in a sleep: what was slept is skipped. */
 static void sleep__clock_can_be_skipped__slept_time_is_skipped(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     rd_ep_arm(f->peer.ep);
     rd_ep_sleep(f->peer.ep, get_now(NULL) + 3 * T_MS);
     assert_int_equal(clock_.skipped, 3 * T_MS);
@@ -422,8 +396,8 @@ static void sleep__clock_can_be_skipped__slept_time_is_skipped(void **state)
     assert_int_equal(clock_.skipped, 3 * T_MS);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define CASE_SKIP(name) cmocka_unit_test_setup_teardown(name, setup_skip, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, t_net_teardown)
+#define CASE_SKIP(name) cmocka_unit_test_setup_teardown(name, setup_skip, t_net_teardown)
 
 int main(void)
 {

@@ -71,32 +71,12 @@ static void expect_closed(int fd)
     (void)close(fd);
 }
 
-struct fixture {
-    struct t_pool pool;
-    struct t_side node, peer;
-    char address[RD_ADDRESS_SIZE_MAX];
-};
-
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof(*f));
-    t_pool_open(&f->pool);
-    t_open(&f->node, 4, 8);
-    t_regions(&f->node, &f->pool);
-    T_CHECK(rd_listen(f->node.ep, t_address(f->address)) == 0);
-    t_open(&f->peer, 4, 8);
+    struct t_net *f = calloc(1, sizeof(*f));
+    f->env = *cn_env_system();
+    t_net_open(f, 4, NULL);
     *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    t_close(&f->peer);
-    t_close(&f->node);
-    t_pool_close(&f->pool);
-    free(f);
-    t_check_live_zero();
     return 0;
 }
 
@@ -119,7 +99,7 @@ static void expect_nothing(struct rd_ep *ep)
 
 static void greeting__garbage__closed_without_event(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     static struct frame frame;
     for (int i = 0; i < 12; i++) {
         size_t size = sizeof(frame.header);
@@ -149,7 +129,7 @@ static void greeting__garbage__closed_without_event(void **state)
 
 static void greeting__descriptors_passed__dropped(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     static struct frame frame;
     make_frame(&frame, RD_EMU_HELLO, 5);
     memcpy(frame.payload, "hello", 5);
@@ -187,7 +167,7 @@ static void greeting__descriptors_passed__dropped(void **state)
 
 static void asked_and_accepted__frame_out_of_place__down_protocol(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     static struct frame frame;
     for (int accepted = 0; accepted < 2; accepted++) {
         int fd = raw_connect(f->address);
@@ -209,7 +189,7 @@ static void asked_and_accepted__frame_out_of_place__down_protocol(void **state)
 
 static void up__malformed_message__down_protocol(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     static struct frame frame;
     for (int i = 0; i < 4; i++) {
         int fd = raw_connect(f->address);
@@ -239,7 +219,7 @@ static void up__malformed_message__down_protocol(void **state)
 
 static void greeting__many_silent_connections__bounded_and_timed_out(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     int fds[100];
     struct rd_live live;
     for (size_t i = 0; i < CN_ARRAY_SIZE(fds); i++) {
@@ -259,7 +239,7 @@ static void greeting__many_silent_connections__bounded_and_timed_out(void **stat
 
 /* Answer one connect of `peer` with the frame and `fd_count` copies of `fd`; what becomes of it. */
 static int answer_with(
-    struct fixture *f, const struct frame *frame, size_t size, int fd, int fd_count)
+    struct t_net *f, const struct frame *frame, size_t size, int fd, int fd_count)
 {
     char address[RD_ADDRESS_SIZE_MAX];
     struct sockaddr_un un = raw_address(t_address(address));
@@ -352,7 +332,7 @@ static void break_answer(struct answer *a, int how)
 
 static void accept__hostile_node__down_and_nothing_left(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     static struct frame frame;
     struct answer a;
     struct rd_live before, after;
@@ -398,7 +378,7 @@ static void accept__hostile_node__down_and_nothing_left(void **state)
 /* Closing with unread bytes resets the connection: the reason must not get lost. */
 static void reject__hello_never_read__reason_delivered(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     static struct frame frame;
     char address[RD_ADDRESS_SIZE_MAX];
     struct sockaddr_un un = raw_address(t_address(address));
@@ -428,7 +408,7 @@ static void reject__hello_never_read__reason_delivered(void **state)
 
 static void send__nobody_polls__again_then_all_arrive_in_order(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_conn *passive = NULL;
     struct rd_conn *c = t_pair(&f->node, &f->peer, f->address, &passive);
     uint32_t sent = 0, received = 0;
@@ -499,7 +479,7 @@ static void send__nobody_polls__again_then_all_arrive_in_order(void **state)
 
 static void flood__peer_deleted_with_messages_waiting__all_then_down(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_conn *passive = NULL;
     struct rd_conn *c = t_pair(&f->node, &f->peer, f->address, &passive);
     uint32_t sent = 0;
@@ -514,7 +494,7 @@ static void flood__peer_deleted_with_messages_waiting__all_then_down(void **stat
     rd_conn_delete(passive);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, t_net_teardown)
 
 int main(void)
 {

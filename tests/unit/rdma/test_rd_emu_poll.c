@@ -14,41 +14,7 @@
 #include "rdma/rd_emu.h"
 #include "tests/support/rd_test.h"
 
-struct fixture {
-    struct t_pool pool;
-    struct t_side node, peer;
-    struct rd_conn *c, *passive;
-    uint8_t *arena, *log;
-    char address[RD_ADDRESS_SIZE_MAX];
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof(*f));
-    t_pool_open(&f->pool);
-    t_open(&f->node, 4, 8);
-    t_regions(&f->node, &f->pool);
-    T_CHECK(rd_listen(f->node.ep, t_address(f->address)) == 0);
-    t_open(&f->peer, 2, 8);
-    f->c = t_pair(&f->node, &f->peer, f->address, &f->passive);
-    f->arena = rd_ep_memory(f->peer.ep);
-    f->log = t_log_memory(f->peer.ep);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    t_close(&f->peer);
-    t_close(&f->node);
-    t_pool_close(&f->pool);
-    free(f);
-    t_check_live_zero();
-    return 0;
-}
-
-static void post_all(struct fixture *f)
+static void post_all(struct t_net *f)
 {
     uint64_t *old = (uint64_t *)(void *)f->arena;
     T_CHECK(rd_read(f->c, 1, T_EXTENT_OFF, f->arena + 64, 64, RD_SIGNALED) == 0);
@@ -60,7 +26,7 @@ static void post_all(struct fixture *f)
 
 static void poll__fence_set_behind_the_posts__all_complete_fenced(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event events[8];
     post_all(f);
     t_store(&f->pool, T_RING_OFF, 1);
@@ -78,7 +44,7 @@ static void poll__fence_set_behind_the_posts__all_complete_fenced(void **state)
 
 static void poll__fence_set_between_two_polls__the_rest_completes_fenced(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct rd_event events[8];
     post_all(f);
     assert_int_equal(rd_poll(f->peer.ep, events, 3), 3);
@@ -96,7 +62,7 @@ static void poll__fence_set_between_two_polls__the_rest_completes_fenced(void **
 
 static void poll__one_event_at_a_time__end_comes_behind_completions(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     post_all(f);
     rd_conn_delete(f->passive);
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -116,7 +82,7 @@ static void poll__one_event_at_a_time__end_comes_behind_completions(void **state
 /* The barrier is poll's: of all that was written since the last one, and only then. */
 static void poll__written_something__ordered_once(void **state)
 {
-    struct fixture *f = *state;
+    struct t_net *f = *state;
     struct emu_ep *ep = emu_ep(f->peer.ep);
     struct rd_event events[8];
     assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 64, RD_SIGNALED), 0);
@@ -133,7 +99,7 @@ static void poll__written_something__ordered_once(void **state)
     assert_false(ep->unordered);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, t_net_setup, t_net_teardown)
 
 int main(void)
 {

@@ -216,6 +216,27 @@ static void post__full__again_and_nothing_taken(void **state)
     free(f);
 }
 
+/* The read behind it tells of both: refused then, nobody would know of the lock. */
+static void cas__unsignaled_and_no_room_for_a_read__again_and_nothing_taken(void **state)
+{
+    (void)state;
+    struct fake *f = fake_open();
+    for (uint32_t i = 0; i < F_SIZE - 1; i++)
+        assert_int_equal(fake_read(f, 0x1000, 8, 0), 0);
+    assert_int_equal(rd_rpma_cas(&f->c.base, 6, 0x1008, 0, 1, f->memory, RD_MORE), CAIRN_E_AGAIN);
+    assert_int_equal(rd_rpma_cas(&f->c.base, 6, 0x1008, 0, 1, f->memory, RD_SIGNALED), 0);
+    rd_rpma_queue_free(&f->c, &f->c.qp[0].queue, 3);
+    f->ep.cq_used = f->ep.cq_size - 1;
+    assert_int_equal(rd_rpma_cas(&f->c.base, 6, 0x1008, 0, 1, f->memory, RD_MORE), CAIRN_E_AGAIN);
+    f->ep.cq_used--;
+    f->ep.outstanding_max = f->c.outstanding;
+    assert_int_equal(rd_rpma_cas(&f->c.base, 6, 0x1008, 0, 1, f->memory, RD_MORE), CAIRN_E_AGAIN);
+    f->ep.outstanding_max++;
+    assert_int_equal(rd_rpma_cas(&f->c.base, 6, 0x1008, 0, 1, f->memory, RD_MORE), 0);
+    assert_int_equal(fake_read(f, 0x1008, 8, RD_SIGNALED), 0);
+    free(f);
+}
+
 static void post__outstanding_max__again(void **state)
 {
     (void)state;
@@ -733,6 +754,7 @@ int main(void)
         cmocka_unit_test(post__more__one_list_one_doorbell),
         cmocka_unit_test(post__refused_behind_more__chain_waits_for_ring),
         cmocka_unit_test(post__full__again_and_nothing_taken),
+        cmocka_unit_test(cas__unsignaled_and_no_room_for_a_read__again_and_nothing_taken),
         cmocka_unit_test(post__outstanding_max__again),
         cmocka_unit_test(post__out_of_range__table),
         cmocka_unit_test(read__peer_calls_an_extent_a_ring__fabric_error),
