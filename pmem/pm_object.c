@@ -78,8 +78,31 @@ static bool is_zero(const void *bytes, size_t size)
 
 /* ---- items ---- */
 
+/* Fields of an item's header, each read by itself: it has often been written just now, in words,
+ * and a copy of all of it would wait until they are in the cache. */
+static uint32_t get32(const void *bytes, size_t at)
+{
+    struct le32 v;
+
+    memcpy(&v, (const uint8_t *)bytes + at, sizeof(v));
+    return le32_get(v);
+}
+
+static inline uint32_t item_key_size(const void *item)
+{
+    struct le16 v;
+
+    memcpy(&v, (const uint8_t *)item + offsetof(struct pm_item_pm, key_size), sizeof(v));
+    return le16_get(v);
+}
+
+static inline uint32_t item_value_size(const void *item)
+{
+    return get32(item, offsetof(struct pm_item_pm, value_size));
+}
+
 /* Kinds, class and sizes of a header make sense; *ret_size: bytes under the crc. */
-static inline bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint32_t *ret_size)
+static inline bool item_shape(const void *item, uint64_t meta, uint32_t *ret_size)
 {
     unsigned kind = pm_meta_kind(meta);
     uint32_t class_size = pm_class_size(pm_meta_sub(meta));
@@ -90,38 +113,40 @@ static inline bool item_shape(const struct pm_item_pm *item, uint64_t meta, uint
         *ret_size = PM_ITEM_HEADER_SIZE;
         return true;
     }
-    *ret_size = pm_item_size(le16_get(item->key_size), le32_get(item->value_size));
+    *ret_size = pm_item_size(item_key_size(item), item_value_size(item));
     return kind == PM_KIND_ITEM && *ret_size <= class_size;
 }
 
 /* An accepted item or what is left of one: its crc has been checked. */
-static inline void view_accepted(const uint8_t *bytes, const struct pm_item_pm *item,
-    unsigned kind, unsigned class_, struct pm_item_view *ret)
+static inline void view_accepted(
+    const uint8_t *item, unsigned kind, unsigned class_, struct pm_item_view *ret)
 {
+    uint64_t hash = get64(item, offsetof(struct pm_item_pm, hash));
+
     ret->kind = kind;
-    ret->index = le32_get(item->head.index);
+    ret->index = get32(item, offsetof(struct pm_object_pm, index));
     ret->class_ = class_;
     if (CN_LIKELY(kind == PM_KIND_ITEM)) {
         ret->seen = PM_SEEN_OK;
-        ret->hash = le64_get(item->hash);
-        ret->key_size = le16_get(item->key_size);
-        ret->value_size = le32_get(item->value_size);
-        ret->key = bytes + PM_ITEM_HEADER_SIZE;
+        ret->hash = hash;
+        ret->key_size = item_key_size(item);
+        ret->value_size = item_value_size(item);
+        ret->key = item + PM_ITEM_HEADER_SIZE;
         ret->value = ret->key + cn_align_up(ret->key_size, 8);
         return;
     }
     ret->seen = PM_SEEN_OTHER;
     if (kind == PM_KIND_MOVED)
-        ret->moved_to = pm_slot_ref_unpack(le64_get(item->hash));
+        ret->moved_to = pm_slot_ref_unpack(hash);
     else
-        ret->hash = le64_get(item->hash);
+        ret->hash = hash;
 }
 
 CN_HOT
 void pm_item_look(const void *bytes, uint32_t size, uint64_t off, uint32_t crc_seed, uint16_t tag,
     struct pm_item_view *ret)
 {
-    struct pm_item_pm item;
+    const uint8_t *item = bytes;
     uint32_t needed;
 
     cn_zero(ret, sizeof(*ret));
@@ -130,22 +155,23 @@ void pm_item_look(const void *bytes, uint32_t size, uint64_t off, uint32_t crc_s
         ret->size_needed = PM_ITEM_HEADER_SIZE;
         return;
     }
-    memcpy(&item, bytes, sizeof(item));
-    uint64_t meta = le64_get(item.head.meta), word = le64_get(item.head.word);
+    uint64_t meta = get64(item, offsetof(struct pm_object_pm, meta));
+    uint64_t word = get64(item, offsetof(struct pm_object_pm, word));
     ret->word = word;
     ret->version = pm_word_version(word);
     ret->seen = PM_SEEN_TORN;
-    if (CN_UNLIKELY(meta == 0) && is_zero((const uint8_t *)bytes + 8, PM_ITEM_HEADER_SIZE - 8))
+    if (CN_UNLIKELY(meta == 0) && is_zero(item + 8, PM_ITEM_HEADER_SIZE - 8))
         ret->seen = PM_SEEN_EMPTY;
     else if (CN_UNLIKELY(pm_word_is_locked(word, tag)))
         ret->seen = PM_SEEN_LOCKED;
-    else if (pm_word_version(meta) != pm_word_version(word) || !item_shape(&item, meta, &needed))
+    else if (pm_word_version(meta) != pm_word_version(word) || !item_shape(item, meta, &needed))
         return;
     else if (CN_UNLIKELY(needed > size)) {
         ret->seen = PM_SEEN_SHORT;
         ret->size_needed = needed;
-    } else if (pm_object_crc(bytes, needed, off, crc_seed) == le32_get(item.head.crc))
-        view_accepted(bytes, &item, pm_meta_kind(meta), pm_meta_sub(meta), ret);
+    } else if (pm_object_crc(item, needed, off, crc_seed) ==
+        get32(item, offsetof(struct pm_object_pm, crc)))
+        view_accepted(item, pm_meta_kind(meta), pm_meta_sub(meta), ret);
 }
 
 uint32_t pm_item_make(void *ret, uint64_t off, uint32_t crc_seed, uint64_t version, uint32_t class_,

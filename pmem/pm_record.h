@@ -56,66 +56,98 @@ static inline void pm_record_begin(struct pm_record_writer *w, void *buf, uint32
     }
 }
 
-/* Room for `size` more bytes, a multiple of 8; NULL on overflow. */
+/* Room for `n` more of something, `size` bytes in all, a multiple of 8; NULL on overflow. */
 static inline void *pm_record_room(
-    struct pm_record_writer *w, uint16_t *count, uint32_t count_max, uint32_t size)
+    struct pm_record_writer *w, uint16_t *count, uint32_t n, uint32_t count_max, uint32_t size)
 {
     void *at = w->buf + w->used;
 
-    if (CN_UNLIKELY(*count >= count_max || size > w->size_max - w->used)) {
+    if (CN_UNLIKELY(n > count_max - *count || size > w->size_max - w->used)) {
         w->overflow = true;
         w->size_max = w->used; /* nothing fits any more */
         return NULL;
     }
     w->used += size;
-    (*count)++;
+    *count = (uint16_t)(*count + n);
     return at;
+}
+
+/*
+ * What follows is stored in words of 8 bytes: a checksum and a copy read it as such at once, and
+ * would wait until narrower stores are in the cache.
+ */
+static inline void pm_record_put(void *at, uint64_t word)
+{
+    struct le64 le = le64_make(word);
+
+    memcpy(at, &le, sizeof(le));
+}
+
+static inline void pm_participant_set(struct pm_participant_pm *p, uint16_t node, uint16_t shard,
+    uint8_t role, uint16_t slot, uint64_t epoch, uint64_t seq)
+{
+    _Static_assert(offsetof(struct pm_participant_pm, shard) == 2 &&
+            offsetof(struct pm_participant_pm, slot) == 4 &&
+            offsetof(struct pm_participant_pm, role) == 6,
+        "one word");
+    pm_record_put(p, node | (uint64_t)shard << 16 | (uint64_t)slot << 32 | (uint64_t)role << 48);
+    p->epoch = le64_make(epoch);
+    p->seq = le64_make(seq);
+}
+
+/* The first two words of a write. */
+static inline void pm_write_set(struct pm_write_pm *write, enum pm_op op, uint8_t class_,
+    uint16_t key_size, uint32_t value_size, uint32_t index)
+{
+    _Static_assert(offsetof(struct pm_write_pm, class_) == 1 &&
+            offsetof(struct pm_write_pm, key_size) == 2 &&
+            offsetof(struct pm_write_pm, value_size) == 4 &&
+            offsetof(struct pm_write_pm, index) == 8 &&
+            offsetof(struct pm_write_pm, reserved) == 12,
+        "two words");
+    pm_record_put(write, (uint8_t)op | (uint64_t)class_ << 8 | (uint64_t)key_size << 16 |
+            (uint64_t)value_size << 32);
+    pm_record_put(&write->index, index);
+}
+
+/* Room for all participants at once, to be filled in; `n` is at most _PARTICIPANTS_MAX. NULL on
+ * overflow. */
+static inline struct pm_participant_pm *pm_record_open_participants(
+    struct pm_record_writer *w, uint32_t n)
+{
+    PM_RECORD_ORDER(w, w->locks + w->blocks + w->writes);
+    return pm_record_room(w, &w->participants, n, PM_RECORD_PARTICIPANTS_MAX,
+        n * (uint32_t)sizeof(struct pm_participant_pm));
 }
 
 static inline void pm_record_add_participant(struct pm_record_writer *w, uint16_t node,
     uint16_t shard, uint8_t role, uint16_t slot, uint64_t epoch, uint64_t seq)
 {
-    struct pm_participant_pm *p;
+    struct pm_participant_pm *p = pm_record_open_participants(w, 1);
 
-    PM_RECORD_ORDER(w, w->locks + w->blocks + w->writes);
-    p = pm_record_room(w, &w->participants, PM_RECORD_PARTICIPANTS_MAX, sizeof(*p));
-    if (p == NULL)
-        return;
-    *p = (struct pm_participant_pm){
-        .node = le16_make(node),
-        .shard = le16_make(shard),
-        .slot = le16_make(slot),
-        .role = role,
-        .epoch = le64_make(epoch),
-        .seq = le64_make(seq),
-    };
+    if (p != NULL)
+        pm_participant_set(p, node, shard, role, slot, epoch, seq);
 }
 
-/* The same participants as another record has. */
-static inline void pm_record_copy_participants(
-    struct pm_record_writer *w, const void *record, uint16_t count)
+static inline struct pm_lock_pm pm_lock_make(uint64_t off, uint64_t base)
 {
-    uint32_t size = count * (uint32_t)sizeof(struct pm_participant_pm);
+    return (struct pm_lock_pm){.off = le64_make(off), .base = le64_make(base)};
+}
 
-    PM_RECORD_ORDER(w, w->participants + w->locks + w->blocks + w->writes);
-    if (CN_UNLIKELY(size > w->size_max - w->used)) {
-        w->overflow = true;
-        w->size_max = w->used;
-        return;
-    }
-    cn_copy_words(w->buf + w->used, (const uint8_t *)record + w->used, size);
-    w->used += size;
-    w->participants = count;
+/* Room for `n` locks, to be filled in; at most _LOCKS_MAX. NULL on overflow. */
+static inline struct pm_lock_pm *pm_record_open_locks(struct pm_record_writer *w, uint32_t n)
+{
+    PM_RECORD_ORDER(w, w->blocks + w->writes);
+    return pm_record_room(
+        w, &w->locks, n, PM_RECORD_LOCKS_MAX, n * (uint32_t)sizeof(struct pm_lock_pm));
 }
 
 static inline void pm_record_add_lock(struct pm_record_writer *w, uint64_t off, uint64_t base)
 {
-    struct pm_lock_pm *l;
+    struct pm_lock_pm *l = pm_record_open_locks(w, 1);
 
-    PM_RECORD_ORDER(w, w->blocks + w->writes);
-    l = pm_record_room(w, &w->locks, PM_RECORD_LOCKS_MAX, sizeof(*l));
     if (l != NULL)
-        *l = (struct pm_lock_pm){.off = le64_make(off), .base = le64_make(base)};
+        *l = pm_lock_make(off, base);
 }
 
 static inline void pm_record_add_block(struct pm_record_writer *w, uint64_t off, uint64_t base)
@@ -123,9 +155,9 @@ static inline void pm_record_add_block(struct pm_record_writer *w, uint64_t off,
     struct pm_lock_pm *l;
 
     PM_RECORD_ORDER(w, w->writes);
-    l = pm_record_room(w, &w->blocks, PM_RECORD_BLOCKS_MAX, sizeof(*l));
+    l = pm_record_room(w, &w->blocks, 1, PM_RECORD_BLOCKS_MAX, sizeof(*l));
     if (l != NULL)
-        *l = (struct pm_lock_pm){.off = le64_make(off), .base = le64_make(base)};
+        *l = pm_lock_make(off, base);
 }
 
 /* Bytes that a write takes in a record. */
@@ -144,7 +176,7 @@ static inline struct pm_write_pm *pm_record_open_write(
         ? pm_record_write_size(key_size, value_size)
         : UINT32_MAX;
 
-    return pm_record_room(w, &w->writes, PM_RECORD_WRITES_MAX, size);
+    return pm_record_room(w, &w->writes, 1, PM_RECORD_WRITES_MAX, size);
 }
 
 /* Key and value that have zeros up to a multiple of 8 already. */
@@ -178,9 +210,13 @@ uint32_t pm_record_crc(const void *record, uint32_t size, const struct pm_place 
  * one in 2^32 do so. Never 0.
  */
 uint64_t pm_record_seal(const void *record, uint32_t size, const struct pm_place *place);
-/* Finish: header, padding, crc for `place`. Returns the record's size, 0 on overflow. */
-static inline uint32_t pm_record_end(struct pm_record_writer *w, enum pm_record_type type,
-    const struct cn_txid *txid, uint64_t seq, uint64_t view, const struct pm_place *place)
+/* The crc of a record that is closed, and its seal if it has one. */
+void pm_record_sign(void *record, const struct pm_place *place);
+/* The same of two that each name both, so neither has a seal. */
+void pm_record_sign_two(void *const record[2], const struct pm_place *const place[2]);
+/* Finish all but that: header and padding. Returns the record's size, 0 on overflow. */
+static inline uint32_t pm_record_close(struct pm_record_writer *w, enum pm_record_type type,
+    const struct cn_txid *txid, uint64_t seq, uint64_t view)
 {
     struct pm_record_pm *head = (void *)w->buf;
     uint32_t size = (uint32_t)cn_align_up(w->used, PM_RECORD_ALIGN);
@@ -190,23 +226,32 @@ static inline uint32_t pm_record_end(struct pm_record_writer *w, enum pm_record_
     if (CN_UNLIKELY(w->overflow))
         return 0;
     cn_zero(w->buf + w->used, size - w->used);
-    head->magic = le32_make(PM_RECORD_MAGIC);
-    head->size = le32_make(size);
-    head->type = (uint8_t)type;
-    memset(head->reserved0, 0, sizeof(head->reserved0));
+    _Static_assert(offsetof(struct pm_record_pm, size) == 4 &&
+            offsetof(struct pm_record_pm, lock_count) == 66 &&
+            offsetof(struct pm_record_pm, block_count) == 68 &&
+            offsetof(struct pm_record_pm, write_count) == 70,
+        "words");
+    pm_record_put(&head->magic, PM_RECORD_MAGIC | (uint64_t)size << 32);
+    pm_record_put(&head->crc, (uint64_t)(uint8_t)type << 32); /* and type; the crc comes last */
     head->seq = le64_make(seq);
     head->mark = le64_make(0);
     head->coordinator = txid->coordinator;
     head->count = le64_make(txid->count);
     head->view = le64_make(view);
-    head->participant_count = le16_make(w->participants);
-    head->lock_count = le16_make(w->locks);
-    head->block_count = le16_make(w->blocks);
-    head->write_count = le16_make(w->writes);
+    pm_record_put(&head->participant_count, w->participants | (uint64_t)w->locks << 16 |
+            (uint64_t)w->blocks << 32 | (uint64_t)w->writes << 48);
     head->done = le64_make(w->done);
-    head->crc = le32_make(pm_record_crc(head, size, place));
-    if (type == PM_RECORD_TX && w->participants == 1)
-        head->mark = le64_make(pm_record_seal(head, size, place));
+    return size;
+}
+
+/* Finish: header, padding, crc for `place`. Returns the record's size, 0 on overflow. */
+static inline uint32_t pm_record_end(struct pm_record_writer *w, enum pm_record_type type,
+    const struct cn_txid *txid, uint64_t seq, uint64_t view, const struct pm_place *place)
+{
+    uint32_t size = pm_record_close(w, type, txid, seq, view);
+
+    if (size != 0)
+        pm_record_sign(w->buf, place);
     return size;
 }
 

@@ -49,19 +49,57 @@ uint32_t pm_place_crc(const struct pm_place *place)
     return cn_crc32c(0, &seed, offsetof(struct pm_record_seed_pm, log_off));
 }
 
+/* Up to the crc; then up to the mark; the rest is behind REST. */
+#define REST 32u
+static inline uint32_t crc_of_head(const uint8_t *bytes, const struct pm_place *place)
+{
+    uint32_t crc = place->crc != 0 ? place->crc : pm_place_crc(place);
+    struct le64 first;
+
+    memcpy(&first, bytes, sizeof(first));
+    return cn_crc32c_behind(crc, place->log_off, le64_get(first), bytes + 12, 12);
+}
+
 CN_HOT
 uint32_t pm_record_crc(const void *record, uint32_t size, const struct pm_place *place)
 {
     const uint8_t *bytes = record;
-    uint32_t crc = place->crc != 0 ? place->crc : pm_place_crc(place);
-    struct le64 first;
 
     if (bytes[offsetof(struct pm_record_pm, type)] == PM_RECORD_PAD)
         size = PM_RECORD_ALIGN;
     CAIRN_ASSERT(size >= PM_RECORD_ALIGN);
-    memcpy(&first, bytes, sizeof(first)); /* up to the crc; then up to the mark; then the rest */
-    crc = cn_crc32c_behind(crc, place->log_off, le64_get(first), bytes + 12, 12);
-    return cn_crc32c(crc, bytes + 32, size - 32);
+    return cn_crc32c(crc_of_head(bytes, place), bytes + REST, size - REST);
+}
+
+static inline void put_crc(struct pm_record_pm *head, uint32_t crc)
+{
+    pm_record_put(&head->crc, crc | (uint64_t)head->type << 32); /* as a word: pm_record_put() */
+}
+
+CN_HOT
+void pm_record_sign(void *record, const struct pm_place *place)
+{
+    struct pm_record_pm *head = record;
+    uint32_t size = le32_get(head->size);
+
+    put_crc(head, pm_record_crc(head, size, place));
+    if (head->type == PM_RECORD_TX && le16_get(head->participant_count) == 1)
+        head->mark = le64_make(pm_record_seal(head, size, place));
+}
+
+CN_HOT
+void pm_record_sign_two(void *const record[2], const struct pm_place *const place[2])
+{
+    struct pm_record_pm *head[2] = {record[0], record[1]};
+    const void *const rest[2] = {(uint8_t *)record[0] + REST, (uint8_t *)record[1] + REST};
+    const size_t size[2] = {le32_get(head[0]->size) - REST, le32_get(head[1]->size) - REST};
+    uint32_t crc[2] = {crc_of_head(record[0], place[0]), crc_of_head(record[1], place[1])};
+
+    CAIRN_DASSERT(le16_get(head[0]->participant_count) > 1);
+    CAIRN_DASSERT(le16_get(head[1]->participant_count) > 1);
+    cn_crc32c_two(crc, rest, size);
+    put_crc(head[0], crc[0]);
+    put_crc(head[1], crc[1]);
 }
 
 CN_HOT

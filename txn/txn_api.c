@@ -116,14 +116,19 @@ void cairn_ctx_close(struct cairn_ctx **ctx_ptr)
 
     if (ctx == NULL)
         return;
+    CAIRN_ASSERT(ctx->running == NULL); /* a body must not close what it runs in */
     txn_enter(ctx);
-    txn_drain(ctx);
+    if (!txn_drain(ctx)) { /* what was told has closed it */
+        *ctx_ptr = NULL;
+        return;
+    }
     for (uint32_t i = 0; i < ctx->tx_count; i++) {
         if (ctx->tx[i].open)
             txn_abort(&ctx->tx[i]);
     }
     txn_session_end(ctx, true);
     (void)txn_leave(ctx, 0);
+    txn_tell_gone(ctx);
     txn_ctx_abandon(ctx_ptr);
 }
 

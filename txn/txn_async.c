@@ -3,7 +3,9 @@
  * txn_async.c: operations that are begun and told when they are done. Each runs on the stack of its
  * transaction's lane (txn_fiber.c); what came of it waits there until cairn_poll() tells it, and
  * until then the lane is nobody else's. Nothing else ever tells: so `done` is called on the stack
- * of who has called cairn_poll(), cairn_wait() or cairn_ctx_close(), never inside another call.
+ * of who has called cairn_poll(), cairn_wait() or cairn_ctx_close(), never inside another call. It
+ * may close the context: who has called it finds that in its frame (struct txn_awaited) and touches
+ * the context no more.
  */
 #include "txn/txn_ctx.h"
 
@@ -173,11 +175,49 @@ int cairn_run_async(
 
 /* ---- to carry on, and to tell ---- */
 
-/* Tell what is done now; what gets done by that has to wait for the next call. */
-static uint32_t tell(struct cairn_ctx *ctx)
+/* A frame that is its own outer one: the context is gone. */
+static bool is_gone(const struct txn_awaited *frame)
+{
+    return frame->outer == frame;
+}
+
+void txn_tell_gone(struct cairn_ctx *ctx)
+{
+    struct txn_awaited *frame = ctx->awaited;
+
+    while (frame != NULL) {
+        struct txn_awaited *outer = frame->outer;
+        frame->outer = frame;
+        frame = outer;
+    }
+}
+
+/* False: it has closed the context. */
+static bool call_done(struct cairn_ctx *ctx, struct cairn_op *op)
+{
+    struct txn_awaited frame; /* its text is of no use */
+
+    if (op->done == NULL)
+        return true;
+    frame.outer = ctx->awaited;
+    frame.op = NULL;
+    ctx->awaited = &frame;
+    (void)txn_leave(ctx, 0); /* it may call anything */
+    op->done(op);
+    if (is_gone(&frame))
+        return false;
+    txn_enter(ctx);
+    ctx->awaited = frame.outer;
+    return true;
+}
+
+/* Tell what is done now; what gets done by that has to wait for the next call. False: the context
+ * is gone. */
+static bool tell(struct cairn_ctx *ctx, uint32_t *ret_told)
 {
     uint32_t told = 0;
 
+    *ret_told = 0;
     for (uint32_t left = ctx->done_count; left != 0 && ctx->done != NULL; left--) {
         struct cairn_tx *tx = ctx->done;
         struct cairn_op *op = tx->op;
@@ -195,14 +235,11 @@ static uint32_t tell(struct cairn_ctx *ctx)
         tx->op = NULL;
         txn_lane_free(tx);
         op->result = result;
-        told++;
-        if (op->done == NULL)
-            continue;
-        (void)txn_leave(ctx, 0); /* it may call anything */
-        op->done(op);
-        txn_enter(ctx);
+        *ret_told = ++told;
+        if (!call_done(ctx, op))
+            return false;
     }
-    return told;
+    return true;
 }
 
 /* Turns, until something is done, or nothing comes and nobody may go on. */
@@ -221,20 +258,22 @@ uint32_t cairn_poll(struct cairn_ctx *ctx)
 {
     if (ctx->running != NULL) /* inside a body: who has entered it polls */
         return 0;
+    uint32_t told;
+
     txn_enter(ctx);
     carry_on(ctx);
-    uint32_t told = tell(ctx);
-    (void)txn_leave(ctx, 0);
+    if (tell(ctx, &told))
+        (void)txn_leave(ctx, 0);
     return told;
 }
 
 /* False: it is not under way here. */
-static bool await(struct cairn_ctx *ctx, const struct cairn_op *op)
+static bool await(struct cairn_ctx *ctx, const struct txn_awaited *a)
 {
     uint32_t idle = 0;
 
-    while (op->result == CAIRN_PENDING) {
-        if (ctx->lanes == 0 && ctx->done == NULL)
+    while (a->op->result == CAIRN_PENDING) {
+        if (is_gone(a) || (ctx->lanes == 0 && ctx->done == NULL))
             return false;
         if (cairn_poll(ctx) != 0) {
             idle = 0;
@@ -247,12 +286,15 @@ static bool await(struct cairn_ctx *ctx, const struct cairn_op *op)
     return true;
 }
 
-static int await_with_text(struct cairn_ctx *ctx, struct txn_awaited *a)
+/* Out of line: a compiler that sees both ends takes the frame, left in the list of a context that
+ * is gone, for a mistake. */
+__attribute__((noinline)) static int await_with_text(struct cairn_ctx *ctx, struct txn_awaited *a)
 {
     a->outer = ctx->awaited;
     ctx->awaited = a;
-    bool done = await(ctx, a->op);
-    ctx->awaited = a->outer;
+    bool done = await(ctx, a);
+    if (!is_gone(a))
+        ctx->awaited = a->outer;
     if (!done)
         return cn_fail(CAIRN_E_STATE, "the operation is not under way in this context");
     return a->op->result == 0 ? 0 : cn_fail(a->op->result, "%s", a->text);
@@ -312,22 +354,25 @@ void txn_await_lane(struct cairn_tx *tx)
     }
 }
 
-void txn_drain(struct cairn_ctx *ctx)
+bool txn_drain(struct cairn_ctx *ctx)
 {
     ctx->shut = true;
     ctx->progress++;
-    txn_await_lanes(ctx);
+    return txn_await_lanes(ctx);
 }
 
-void txn_await_lanes(struct cairn_ctx *ctx)
+bool txn_await_lanes(struct cairn_ctx *ctx)
 {
-    uint32_t idle = 0;
+    uint32_t idle = 0, told;
 
     while (ctx->lanes != 0 || ctx->done != NULL) {
         carry_on(ctx);
-        if (tell(ctx) != 0)
+        if (!tell(ctx, &told))
+            return false;
+        if (told != 0)
             idle = 0;
         else if (ctx->lanes != 0)
             txn_idle(ctx, &idle, UINT64_MAX);
     }
+    return true;
 }

@@ -74,21 +74,28 @@ static enum txn_event act_mark(struct cairn_tx *tx)
     return TXN_EVENT_MARKED;
 }
 
-CN_HOT
-void txn_drive(struct cairn_tx *tx, enum txn_event event)
+static inline enum txn_event act_prepare(struct cairn_tx *tx)
+{
+    int rc = txn_plan(tx, TXN_LATER);
+
+    return CN_LIKELY(rc == 0) ? TXN_EVENT_PREPARED : failed(tx, rc);
+}
+
+static inline enum txn_event act_lock(struct cairn_tx *tx)
+{
+    int rc = txn_lock_all(tx, TXN_LATER);
+
+    return CN_LIKELY(rc == 0) ? TXN_EVENT_LOCKED : failed(tx, rc);
+}
+
+/* Carry out what the machine says, until it rests. */
+static void carry_out(struct cairn_tx *tx, unsigned actions)
 {
     for (;;) {
-        unsigned actions = step(tx, event);
-        int rc;
+        enum txn_event event;
         switch (actions) {
-        case TXN_ACT_PREPARE:
-            rc = txn_plan(tx, TXN_LATER);
-            event = rc == 0 ? TXN_EVENT_PREPARED : failed(tx, rc);
-            break;
-        case TXN_ACT_LOCK:
-            rc = txn_lock_all(tx, TXN_LATER);
-            event = rc == 0 ? TXN_EVENT_LOCKED : failed(tx, rc);
-            break;
+        case TXN_ACT_PREPARE: event = act_prepare(tx); break;
+        case TXN_ACT_LOCK: event = act_lock(tx); break;
         case TXN_ACT_VALIDATE: event = act_validate(tx); break;
         case TXN_ACT_LOG: event = act_log(tx); break;
         case TXN_ACT_MARK: event = act_mark(tx); break;
@@ -99,7 +106,34 @@ void txn_drive(struct cairn_tx *tx, enum txn_event event)
             break;
         default: /* NONE: rests; FINISH: final */ return;
         }
+        actions = step(tx, event);
     }
+}
+
+void txn_drive(struct cairn_tx *tx, enum txn_event event)
+{
+    carry_out(tx, step(tx, event));
+}
+
+/* The same for a commit: what the machine says next is mostly the next step, so it is asked for
+ * that, in a row of branches that can be foreseen. */
+CN_HOT
+static void drive_commit(struct cairn_tx *tx, enum txn_event event)
+{
+    unsigned actions = step(tx, event);
+
+    if (CN_LIKELY(actions == TXN_ACT_PREPARE))
+        actions = step(tx, act_prepare(tx));
+    if (CN_LIKELY(actions == TXN_ACT_LOCK))
+        actions = step(tx, act_lock(tx));
+    if (CN_LIKELY(actions == TXN_ACT_VALIDATE))
+        actions = step(tx, act_validate(tx));
+    if (CN_LIKELY(actions == TXN_ACT_LOG))
+        actions = step(tx, act_log(tx));
+    if (CN_LIKELY(actions == TXN_ACT_MARK))
+        actions = step(tx, act_mark(tx));
+    if (CN_UNLIKELY(actions != TXN_ACT_FINISH))
+        carry_out(tx, actions);
 }
 
 int txn_doom(struct cairn_tx *tx, int error)
@@ -274,19 +308,25 @@ static void settle_room(struct cairn_tx *tx)
     }
 }
 
+/* Of one transaction in eight the latency is measured: a look at the clock takes a fiftieth of a
+ * short one. Which, falls in with no pattern of the caller's; the first of a context is one. */
+static inline bool is_timed(const struct cairn_tx *tx)
+{
+    return tx->txid.count * UINT64_C(0x9e3779b97f4a7c15) >> 61 == 4;
+}
+
 static inline void count_outcome(struct cairn_tx *tx)
 {
     struct cairn_stats *s = &tx->ctx->stats;
-    uint64_t now;
 
     switch (tx->state) {
     case TXN_STATE_COMMITTED:
         s->commits++;
         s->commits_read_only += tx->writes == 0;
-        now = txn_now(tx->ctx);
-        if (tx->ctx->polled) /* its waits have seen all there was */
-            tx->ctx->seen_ns = now;
-        txn_histogram_add(s->commit_latency, now - tx->begin_ns);
+        if (tx->ctx->polled) /* its waits have seen all that had come by then */
+            tx->ctx->seen_ns = tx->begin_ns;
+        if (CN_UNLIKELY(is_timed(tx)))
+            txn_histogram_add(s->commit_latency, txn_now(tx->ctx) - tx->begin_ns);
         break;
     case TXN_STATE_UNKNOWN: s->unknown++; break;
     default: s->aborts_error += tx->error != 0 && tx->error != CAIRN_E_CONFLICT; break;
@@ -314,6 +354,7 @@ static void finish(struct cairn_tx *tx)
         txn_log_forget(tx); /* what is kept of the rings for it */
     if (CN_UNLIKELY(tx->has_token))
         ctx->alone = false;
+    ctx->progress++; /* lanes may wait for what it had */
     give_free(tx);
     if (CN_UNLIKELY(ctx->lost != 0) && ctx->tx_open == 0)
         txn_session_renew(ctx);
@@ -364,7 +405,7 @@ int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
     }
     if (tx->state == TXN_STATE_ACTIVE && tx->ctx->lost != 0)
         (void)txn_doom(tx, txn_lost_error(tx->ctx));
-    txn_drive(tx, event);
+    drive_commit(tx, event);
     enum txn_state state = tx->state;
     if (state == TXN_STATE_COMMITTED && tx->writes != 0)
         txn_plan_learn(tx);

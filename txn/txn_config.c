@@ -425,23 +425,15 @@ const struct txn_config_table *txn_config_find_table(
     return NULL;
 }
 
-bool txn_config_has_table(const struct txn_config *config, uint32_t table)
-{
-    for (uint32_t i = 0; i < config->table_count; i++) {
-        if (config->table[i].id == table)
-            return true;
-    }
-    return false;
-}
-
 uint32_t txn_config_shard(
     const struct txn_config *config, uint32_t table, const void *key, size_t key_size)
 {
-    uint8_t hash_key[16];
+    const uint8_t *uuid = config->cluster.b;
+    struct le64 first, second;
 
     CAIRN_DASSERT(config->node_count != 0);
-    memcpy(hash_key, config->cluster.b, sizeof(hash_key));
-    for (unsigned i = 0; i < 4; i++)
-        hash_key[12 + i] ^= (uint8_t)(table >> (8 * i));
-    return (uint32_t)(cn_siphash(hash_key, key, key_size) % config->node_count);
+    memcpy(&first, uuid, sizeof(first));
+    memcpy(&second, uuid + sizeof(first), sizeof(second));
+    uint64_t high = le64_get(second) ^ (uint64_t)table << 32;
+    return (uint32_t)(cn_siphash_words(le64_get(first), high, key, key_size) % config->node_count);
 }

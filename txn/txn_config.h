@@ -88,7 +88,15 @@ bool txn_is_ip_address(const char *address);
 const struct txn_config_node *txn_config_find_node(const struct txn_config *config, uint16_t id);
 const struct txn_config_table *txn_config_find_table(
     const struct txn_config *config, const char *name);
-bool txn_config_has_table(const struct txn_config *config, uint32_t table);
+/* Its place in config->table; table_count: there is none. */
+static inline uint32_t txn_config_table_at(const struct txn_config *config, uint32_t table)
+{
+    uint32_t at = 0;
+
+    while (at < config->table_count && config->table[at].id != table)
+        at++;
+    return at;
+}
 
 /* The shard of a key: a keyed hash (of cluster uuid and table) modulo the number of nodes; shard s
  * lives on config->node[s] (nodes sorted by id). */

@@ -48,7 +48,6 @@ static size_t place_all(struct cairn_ctx *ctx, uint8_t *base, const struct cairn
     ctx->peer = carve(base, &l, sizeof(*ctx->peer) * peers);
     ctx->index = carve(base, &l, sizeof(*ctx->index) * peers * tables);
     ctx->map = carve(base, &l, sizeof(*ctx->map) * TXN_MAP_SETS);
-    ctx->name = carve(base, &l, sizeof(*ctx->name) * TXN_NAMES);
     ctx->op = carve(base, &l, sizeof(*ctx->op) * TXN_OPS_MAX);
     ctx->tx = carve(base, &l, sizeof(*ctx->tx) * inflight);
     ctx->parked = carve(base, &l, sizeof(*ctx->parked) * inflight);

@@ -46,8 +46,6 @@
 #define TXN_STAGING_SIZE (TXN_RECORD_MAX + 4096u) /* records on their way, per node */
 #define TXN_UNDONE_MAX 512u /* sequences of one log behind the first that is not committed */
 #define TXN_MAP_SETS 4096u  /* cached map entries of indexes, direct mapped */
-#define TXN_NAMES 512u     /* keys whose hashes are remembered; a power of two */
-#define TXN_NAME_KEY_MAX 40u /* longer ones are not */
 #define TXN_STOCK_MAX 1024u /* granted blocks of one node, in stock or taken */
 #define TXN_STOCK_CLASS 16u /* wanted in stock per class */
 #define TXN_STOCK_BYTES (64u * 1024)
@@ -62,13 +60,17 @@
 #define TXN_REASON_SIZE 384u /* cause and remedy of a lost connection */
 #define TXN_NONE UINT32_MAX
 
+/* An enum of one byte, for what is packed into few lines. */
+#define CN_BYTE __attribute__((packed))
+
 /* Status of an operation that is posted and not completed. */
 #define TXN_PENDING 1
 
 struct txn_batch {
     uint32_t left; /* posted and not completed */
-    int status;    /* first failure */
     struct cairn_tx *waiter; /* whose stack goes on when it is empty; or NULL */
+    int status; /* first failure; not beside `left`, or both would be read as one word while that is
+                 * being stored */
 };
 
 /* Who waits for a flush: one serves all that was written on the connection before it. */
@@ -98,10 +100,17 @@ struct txn_op {
 /* The last operation posted on a connection: it goes out with the next one (RD_MORE), or when
  * txn_ring() says that there is none. So what is posted together rings one doorbell. */
 struct txn_held_post {
-    enum { TXN_HOLDS_NONE, TXN_HOLDS_READ, TXN_HOLDS_CAS, TXN_HOLDS_FLUSH } kind;
+    enum {
+        TXN_HOLDS_NONE,
+        TXN_HOLDS_READ,
+        TXN_HOLDS_CAS,
+        TXN_HOLDS_CAS_READ, /* two in a row; only the second has a completion */
+        TXN_HOLDS_FLUSH
+    } kind;
     uint32_t size;
     uint64_t wr_id, remote, expected, desired;
     void *local;
+    uint64_t *local_old; /* of a CAS */
 };
 
 /* ---- session ---- */
@@ -162,6 +171,7 @@ struct txn_peer {
      * the order of the log; both ends count on for ever. */
     uint8_t *staging;
     uint64_t staging_head, staging_tail;
+    uint32_t staging_off; /* where in it the head is */
     uint8_t *line;     /* arena: void record */
     uint64_t void_seq; /* a sequence taken and not logged; 0: none */
     struct cn_txid void_txid;
@@ -210,59 +220,45 @@ struct txn_request { /* a message that a call waits for, on its stack */
 
 /* ---- transaction ---- */
 
-enum txn_belief { TXN_BELIEF_NONE, TXN_BELIEF_PRESENT, TXN_BELIEF_ABSENT };
-enum txn_write { TXN_WRITE_NONE, TXN_WRITE_PUT, TXN_WRITE_DELETE };
+enum CN_BYTE txn_belief { TXN_BELIEF_NONE, TXN_BELIEF_PRESENT, TXN_BELIEF_ABSENT };
+enum CN_BYTE txn_write { TXN_WRITE_NONE, TXN_WRITE_PUT, TXN_WRITE_DELETE };
 
-struct txn_key { /* one key of the read or write set */
-    uint32_t table;
-    uint16_t peer;
-    uint8_t key_size;
+/* One key of the read or write set. What an update in place uses lies in two lines, and in front of
+ * a short key: transactions in flight touch one of these each. */
+struct txn_key {
+    uint64_t name; /* mixes table and key; not secret, two keys may have the same */
     struct txn_index *index;
     uint64_t hash;
-    uint64_t name;    /* mixes table and key; not secret, two keys may have the same */
+    uint64_t item, item_word; /* PRESENT: accepted at this place with this word */
+    uint64_t bucket, bucket_word;
+    struct txn_key *next_in_rec;
+    uint32_t table;
     uint32_t edition; /* of index: that hash is its */
     uint32_t lock;    /* where in tx->lock its item's word may be */
-    struct txn_key *next_in_rec;
-
-    enum txn_belief belief;
-    bool read;                /* in the read set: belief is validated unless its guard is held */
-    bool recheck;             /* absence after reading candidates (T1) */
-    bool hinted;              /* belief is from the cache, not read by this transaction */
-    bool looking;             /* a lookup of this key is under way */
-    uint64_t item, item_word; /* PRESENT: accepted at this place with this word */
     uint32_t item_size;
-    uint8_t class_;
+    uint32_t value_off, value_size, value_room; /* in tx->values */
+    uint32_t block;                             /* commit: stock index, TXN_NONE */
+    uint16_t peer;
+    uint16_t bucket_free; /* slots, where not hinted */
+    uint8_t key_size;
+    enum txn_belief belief;
+    enum txn_write write;
+    uint8_t effect; /* commit: enum pm_op; 0: none */
+    uint8_t class_, block_class;
+    bool read;    /* in the read set: belief is validated unless its guard is held */
+    bool recheck; /* absence after reading candidates (T1) */
+    bool hinted;  /* belief is from the cache, not read by this transaction */
+    bool looking; /* a lookup of this key is under way */
     bool bucket_known;
     bool bucket_hinted; /* version from the cache: content not seen */
-    uint64_t bucket, bucket_word;
-    uint16_t bucket_free; /* slots, where not hinted */
 
-    enum txn_write write;
-    uint32_t value_off, value_size, value_room; /* in tx->values */
-
-    /* commit */
-    unsigned effect; /* enum pm_op; 0: none */
-    uint32_t block;  /* stock index, TXN_NONE */
+    /* The rest is not cleared, see clear_key(). With a block: */
     uint64_t block_off, block_version;
-    uint8_t block_class;
-
-    /* Zeros up to a multiple of 8. The last member: see clear_key() */
+    /* Zeros up to a multiple of 8. */
     _Alignas(8) uint8_t key[CAIRN_KEY_SIZE_MAX + 1];
 };
 
-/* What was computed for a key lately: both of its hashes. Direct mapped; a name that is not here
- * costs no more than computing them. */
-struct txn_name {
-    uint32_t table;
-    uint16_t peer;
-    uint8_t key_size; /* 0: none */
-    _Alignas(8) uint8_t key[TXN_NAME_KEY_MAX]; /* as in struct txn_key */
-    struct txn_index *index;
-    uint64_t hash;
-    uint32_t edition; /* 0: no hash yet */
-};
-
-enum txn_lock_state {
+enum CN_BYTE txn_lock_state {
     TXN_LOCK_WANTED,
     TXN_LOCK_HELD,
     TXN_LOCK_FAILED,
@@ -270,7 +266,7 @@ enum txn_lock_state {
     TXN_LOCK_LOGGED
 };
 
-struct txn_lock {
+struct txn_lock { /* one line */
     uint64_t off, word; /* word: as believed (raw) */
     uint64_t *old;      /* arena */
     uint8_t *proof;     /* scratch: bytes read behind the CAS where the belief is from the cache */
@@ -286,16 +282,17 @@ struct txn_lock {
 struct txn_rec { /* a transaction's record at a node */
     struct txn_peer *peer;
     struct txn_rec *next; /* in tx->participant, by place in the configuration */
-    bool in;              /* the node is a participant */
-    bool posted;
-    bool promised; /* space in the ring and in the window is kept for it */
     struct txn_key *key, **key_end; /* those with an effect there */
     uint64_t off, seq;
     uint64_t remote; /* where `off` is in the pool */
     uint8_t *bytes;  /* in the staging, up to ... */
     uint64_t staging_end;
+    uint32_t keys; /* how many */
     uint32_t size;
     int status; /* of the flush */
+    bool in;    /* the node is a participant */
+    bool posted;
+    bool promised; /* space in the ring and in the window is kept for it */
     struct txn_flush flush;
     struct txn_mark mark;
 };
@@ -308,58 +305,59 @@ struct txn_call { /* what an operation that was begun is to do */
     uint32_t timeout_ms;
 };
 
+/* What every transaction uses lies in front, in as few lines as it needs. */
 struct cairn_tx {
     struct cairn_ctx *ctx;
+    struct txn_key *key; /* CAIRN_TX_KEYS_MAX, and one that txn_set_key() looks up with */
+    struct txn_lock *lock; /* TXN_LOCKS_MAX */
+    uint8_t *values;
+    uint32_t key_count;
+    uint32_t key_next; /* the key behind the one found last */
+    uint32_t lock_count, held;
+    uint32_t writes; /* keys with a buffered write */
+    uint32_t blocks; /* keys with a named block */
     bool open;
     bool busy; /* something is under way on its stack, or done and not told yet */
-    uint16_t at; /* in ctx->tx */
-    struct cairn_tx *next_free; /* in ctx->tx_free */
+    bool holds_all;  /* since PREPARE: it holds the word of every belief, see plan_held() */
+    bool has_token;  /* `token` is taken */
+    bool was_logged; /* not everywhere, as far as is known: `logged` is a place of it */
+    bool room_wanted; /* see below */
+    uint16_t at;     /* in ctx->tx */
     enum txn_state state;
     int error; /* why it was doomed or failed; 0 or CONFLICT: a conflict */
-    char error_text[256];
-    struct cn_txid txid;
-    struct txn_key *key; /* CAIRN_TX_KEYS_MAX, and one that txn_set_key() looks up with */
-    uint32_t key_count;
-    struct txn_lock *lock; /* TXN_LOCKS_MAX */
-    uint32_t lock_count, held;
-    uint8_t *values;
     uint64_t values_used, values_size;
-    uint32_t writes;       /* keys with a buffered write */
-    uint64_t bytes_written; /* in keys and values of these, over all nodes */
-    uint32_t blocks; /* keys with a named block */
-    bool holds_all;  /* since PREPARE: it holds the word of every belief, see plan_held() */
+    uint64_t bytes_written; /* in keys and values of the writes, over all nodes */
     struct txn_rec *rec;         /* per peer */
     struct txn_rec *participant; /* since PREPARE: those that get a record */
     uint32_t participants;
-    uint64_t begin_ns;
-    uint8_t *scratch; /* arena: TXN_SCRATCH_SIZE for the reads of one round */
     uint32_t scratch_used;
+    uint8_t *scratch; /* arena: TXN_SCRATCH_SIZE for the reads of one round */
+    struct cn_txid txid;
+    uint64_t begin_ns;
+    struct cairn_tx *next_free;  /* in ctx->tx_free */
+    struct txn_batch background; /* releases behind a commit: waited for before it begins again */
     uint64_t *words;             /* arena: TXN_LOCKS_MAX for CAS, CAIRN_TX_KEYS_MAX to validate */
     struct txn_look *look;       /* TXN_LOOKS_MAX */
-    struct txn_batch background; /* releases behind a commit: waited for before it begins again */
-    /* token taken: place */
-    bool has_token;
-    struct txn_token token;
-    bool was_logged; /* somewhere: its place, for cairn_ctx_token() */
-    struct txn_token logged;
-    /* what a failed commit should ask for once its locks are gone */
-    bool room_wanted;
-    uint16_t room_peer;
-    uint64_t room_root, room_hash;
-    uint32_t room_count;
 
     /* its stack: txn_fiber.c */
-    struct cn_fiber fiber;
     void (*main)(void *arg); /* what runs there; NULL: it has returned */
     void *main_arg;
     struct cairn_tx *next_ready; /* in ctx->ready or ctx->done */
     int (*errand)(void *arg);    /* to be run by who has entered */
+    struct cn_fiber fiber;
     void *errand_arg;
     int errand_result;
     /* the operation under way: txn_async.c */
+    int result;
     struct cairn_op *op;
     struct txn_call call;
-    int result;
+
+    struct txn_token token, logged;
+    /* what a failed commit should ask for once its locks are gone */
+    uint16_t room_peer;
+    uint64_t room_root, room_hash;
+    uint32_t room_count;
+    char error_text[256];
     char result_text[256];
 };
 
@@ -402,7 +400,6 @@ struct cairn_ctx {
     struct txn_peer *peer;
     struct txn_index *index;   /* peer_count x table_count */
     struct txn_map_entry *map; /* TXN_MAP_SETS */
-    struct txn_name *name;     /* TXN_NAMES */
     uint32_t editions;
     struct txn_request *request; /* those under way */
     uint32_t request_counter;
@@ -484,7 +481,8 @@ int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, ui
  * `wait` stays until it has completed. Never waits. */
 int txn_post_flush(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     uint32_t size, struct txn_flush *wait);
-/* Post a mark and ring; now, or as soon as it may. Owner: `mark` stays until the batch is empty. */
+/* Post a mark and ring; now, or as soon as it may. Owner: `mark`, which is its record's (struct
+ * txn_rec), stays until the batch is empty. */
 void txn_post_mark(struct txn_peer *peer, struct txn_batch *batch, uint64_t remote, uint64_t value,
     struct txn_mark *mark);
 /* Ring the peer's doorbell; on a lane's stack, once for all of the turn. */
@@ -660,6 +658,26 @@ void txn_note_blocker(struct cairn_ctx *ctx, struct txn_peer *peer, uint64_t off
 /* ---- txn_log.c ---- */
 /* Who takes part, and how big each record will be: tx->participant, rec->size. */
 void txn_log_plan(struct cairn_tx *tx);
+/* A node takes part from now on. */
+struct txn_rec *txn_log_enter(struct cairn_tx *tx, uint16_t at);
+static inline uint32_t txn_log_value_size(const struct txn_key *k)
+{
+    return k->effect == PM_OP_DELETE ? 0 : k->value_size;
+}
+/* The key's effect goes into its node's record, with so many locks and blocks of its own. */
+static inline void txn_log_join(struct cairn_tx *tx, struct txn_key *k, uint32_t pairs)
+{
+    struct txn_rec *rec = &tx->rec[k->peer];
+
+    if (!rec->in)
+        rec = txn_log_enter(tx, k->peer);
+    rec->size += pm_record_write_size(k->key_size, txn_log_value_size(k)) +
+        pairs * (uint32_t)sizeof(struct pm_lock_pm);
+    rec->keys++;
+    k->next_in_rec = NULL;
+    *rec->key_end = k;
+    rec->key_end = &k->next_in_rec;
+}
 /* Nobody does; what was kept for the records is given back. */
 void txn_log_forget(struct cairn_tx *tx);
 /* R4: keep space in the rings of all participants, for all records or for none.

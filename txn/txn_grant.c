@@ -111,10 +111,12 @@ void txn_stock_refill(struct txn_peer *peer, uint32_t class_)
         return; /* the next need waits for it */
 }
 
-/* A grant is under way, or others hold all entries: wait for something to happen. */
-static bool must_wait(const struct txn_peer *peer, uint32_t class_)
+/* A grant is under way, or others hold all entries: wait for something to happen, such as that one
+ * who aborts gives some back. */
+static bool must_wait(const struct txn_peer *peer, uint32_t class_, uint32_t wanted)
 {
-    return peer->grant_id[class_] != 0 || peer->block_free_count == 0;
+    return peer->stock_count[class_] < wanted &&
+        (peer->grant_id[class_] != 0 || peer->block_free_count == 0);
 }
 
 static int grant_late(struct txn_peer *peer, uint32_t class_)
@@ -149,30 +151,48 @@ static int grant_short(struct txn_peer *peer, uint32_t class_, uint32_t tries, u
         cairn_strerror(status));
 }
 
-/* One grant of up to `count` blocks, or somebody else's. *ret_asked: it was ours. */
-static int await_grant(struct txn_peer *peer, uint32_t class_, uint32_t count, uint64_t deadline_ns,
-    bool *ret_asked)
+/* Entries for `count` more: of the class that has most in stock some are forgotten, and their
+ * blocks stay with this slot until the session ends. Else a class whose blocks many gave back, as
+ * they had to abort, could keep all entries from the others. */
+static void make_entries(struct txn_peer *peer, uint32_t class_, uint32_t count)
+{
+    uint32_t most = class_;
+
+    for (uint32_t c = 0; c < PM_CLASS_COUNT; c++)
+        most = peer->stock_count[c] > peer->stock_count[most] ? c : most;
+    while (count-- > 0 && most != class_ && peer->stock_count[most] > stock_level(peer, most))
+        txn_block_spend(peer, txn_block_take(peer, most));
+}
+
+/* One grant, or somebody else's. *ret_asked: it was ours. */
+static int await_grant(struct txn_peer *peer, uint32_t class_, uint32_t wanted,
+    uint64_t deadline_ns, bool *ret_asked)
 {
     struct cairn_ctx *ctx = peer->ctx;
+    uint32_t missing = wanted - peer->stock_count[class_], level = stock_level(peer, class_);
     uint32_t idle = 0;
 
-    *ret_asked = !must_wait(peer, class_);
+    if (peer->block_free_count == 0 && peer->grant_id[class_] == 0)
+        make_entries(peer, class_, missing);
+    *ret_asked = !must_wait(peer, class_, wanted);
     if (*ret_asked) {
-        int rc = ask_grant(peer, class_, count, deadline_ns);
+        int rc = ask_grant(peer, class_, missing > level ? missing : level, deadline_ns);
         if (rc != 0)
             return rc;
         ctx->stats.round_trips++;
     }
-    while (must_wait(peer, class_) && ctx->lost == 0 && txn_now(ctx) < deadline_ns)
+    while (must_wait(peer, class_, wanted) && ctx->lost == 0 && txn_now(ctx) < deadline_ns)
         txn_wait_some(ctx, &idle, deadline_ns);
     if (ctx->lost != 0)
         return txn_lost_error(ctx);
+    if (peer->stock_count[class_] >= wanted)
+        return 0;
     return txn_now(ctx) >= deadline_ns ? grant_late(peer, class_) : 0;
 }
 
 int txn_stock_need(struct txn_peer *peer, uint32_t class_, uint32_t wanted, uint64_t deadline_ns)
 {
-    uint32_t tries = 0, level = stock_level(peer, class_);
+    uint32_t tries = 0;
 
     if (pm_class_size(class_) > UINT64_C(1) << peer->chunk_shift)
         return cn_fail(CAIRN_E_TX_SIZE,
@@ -180,10 +200,9 @@ int txn_stock_need(struct txn_peer *peer, uint32_t class_, uint32_t wanted, uint
             peer->node, peer->address, pm_class_size(class_),
             (unsigned long long)(UINT64_C(1) << peer->chunk_shift));
     while (peer->stock_count[class_] < wanted) {
-        uint32_t had = peer->stock_count[class_], missing = wanted - had;
+        uint32_t had = peer->stock_count[class_];
         bool asked;
-        int rc = await_grant(
-            peer, class_, missing > level ? missing : level, deadline_ns, &asked);
+        int rc = await_grant(peer, class_, wanted, deadline_ns, &asked);
         if (rc == 0 && asked && peer->stock_count[class_] <= had)
             rc = grant_short(peer, class_, tries++, deadline_ns);
         if (rc != 0)

@@ -72,9 +72,11 @@ int txn_answer(const struct cairn_read *r, size_t *ret_size);
 /* Wait until nothing is under way on its stack; it is told later. */
 void txn_await_lane(struct cairn_tx *tx);
 /* On the caller's stack: carry on until nothing is under way on any lane's, and tell what was done.
- * Sleeps between as the pace says. */
-void txn_await_lanes(struct cairn_ctx *ctx);
+ * Sleeps between as the pace says. False: what was told has closed the context. */
+bool txn_await_lanes(struct cairn_ctx *ctx);
 /* Nothing begins any more: carry all that is under way to its end, and tell it. */
-void txn_drain(struct cairn_ctx *ctx);
+bool txn_drain(struct cairn_ctx *ctx);
+/* The context goes: those that are telling are not to touch it any more. */
+void txn_tell_gone(struct cairn_ctx *ctx);
 
 #endif

@@ -20,7 +20,7 @@ struct txn_lock *txn_lock_find(struct cairn_tx *tx, uint16_t peer, uint64_t off)
 
 /* A place for one more lock. A table that is full holds tries that failed, which are over: what is
  * held, wanted now or wanted at commit always fits. */
-static struct txn_lock *new_lock(struct cairn_tx *tx)
+static inline struct txn_lock *new_lock(struct cairn_tx *tx)
 {
     if (tx->lock_count < TXN_LOCKS_MAX)
         return &tx->lock[tx->lock_count++];
@@ -31,25 +31,30 @@ static struct txn_lock *new_lock(struct cairn_tx *tx)
     cn_panic(__FILE__, __LINE__, "more locks than keys account for");
 }
 
-CN_HOT
-struct txn_lock *txn_lock_want(
-    struct cairn_tx *tx, uint16_t peer, uint64_t off, uint64_t word, bool bucket)
+/* The one that there is of the word. NULL: at another version. */
+static struct txn_lock *want_again(struct txn_lock *lock, uint64_t word)
 {
-    struct txn_lock *lock = txn_lock_find(tx, peer, off);
-
-    if (lock != NULL && lock->state == TXN_LOCK_FAILED) { /* an earlier try: no belief any more */
+    if (lock->state == TXN_LOCK_FAILED) { /* an earlier try: no belief any more */
         lock->state = TXN_LOCK_WANTED;
         lock->word = word;
         return lock;
     }
-    if (lock != NULL) {
-        if (pm_word_version(lock->word) != pm_word_version(word) && !CN_MUTANT(c_merge_beliefs))
-            return NULL;
-        if (pm_word_version(word) > pm_word_version(lock->word) && lock->state == TXN_LOCK_WANTED)
-            lock->word = word;
-        return lock;
+    if (pm_word_version(lock->word) != pm_word_version(word) && !CN_MUTANT(c_merge_beliefs))
+        return NULL;
+    if (pm_word_version(word) > pm_word_version(lock->word) && lock->state == TXN_LOCK_WANTED)
+        lock->word = word;
+    return lock;
+}
+
+CN_HOT
+struct txn_lock *txn_lock_want(
+    struct cairn_tx *tx, uint16_t peer, uint64_t off, uint64_t word, bool bucket)
+{
+    for (struct txn_lock *l = tx->lock, *end = l + tx->lock_count; l != end; l++) {
+        if (l->off == off && l->peer == peer)
+            return want_again(l, word);
     }
-    lock = new_lock(tx);
+    struct txn_lock *lock = new_lock(tx);
     uint64_t *old = lock->old;
     *lock = (struct txn_lock){
         .off = off,
@@ -205,8 +210,8 @@ static void lock_failed(struct cairn_tx *tx, struct txn_lock *lock)
     }
 }
 
-CN_HOT
-int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
+/* Those that are wanted. */
+__attribute__((noinline)) static int lock_wanted(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_batch batch = {0};
@@ -214,8 +219,7 @@ int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
     uint32_t wanted = 0;
 
     tx->scratch_used = 0;
-    cn_step(ctx->env, CN_STEP_c_lock);
-    for (uint32_t i = 0; i < tx->lock_count && !tx->holds_all; i++) {
+    for (uint32_t i = 0; i < tx->lock_count; i++) {
         struct txn_lock *lock = &tx->lock[i];
         if (lock->state != TXN_LOCK_WANTED)
             continue;
@@ -240,12 +244,26 @@ int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
         return txn_lost_error(ctx);
     if (batch.status != 0)
         return batch.status;
-    if (!all) {
-        ctx->stats.aborts_lock++;
-        return CAIRN_E_CONFLICT;
-    }
-    cn_step(ctx->env, CN_STEP_c_locked);
-    return 0;
+    if (all)
+        return 0;
+    ctx->stats.aborts_lock++;
+    return CAIRN_E_CONFLICT;
+}
+
+CN_HOT
+int txn_lock_all(struct cairn_tx *tx, uint64_t deadline_ns)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+    int rc;
+
+    cn_step(ctx->env, CN_STEP_c_lock);
+    if (CN_LIKELY(tx->holds_all))
+        rc = ctx->lost != 0 ? txn_lost_error(ctx) : 0;
+    else
+        rc = lock_wanted(tx, deadline_ns);
+    if (CN_LIKELY(rc == 0))
+        cn_step(ctx->env, CN_STEP_c_locked);
+    return rc;
 }
 
 /* ---- step 2 ---- */
@@ -264,8 +282,8 @@ static bool needs_validation(struct cairn_tx *tx, const struct txn_key *key, uin
     return lock == NULL || lock->state != TXN_LOCK_HELD;
 }
 
-CN_HOT
-int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
+/* Read again what was read and is not held. */
+__attribute__((noinline)) static int validate_reads(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     struct cairn_ctx *ctx = tx->ctx;
     struct txn_batch batch = {0};
@@ -273,17 +291,6 @@ int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
     int status[CAIRN_TX_KEYS_MAX];
     uint64_t off, word;
 
-    if (tx->state == TXN_STATE_CHECK && !txn_set_agrees(tx)) {
-        ctx->stats.aborts_validate++;
-        return CAIRN_E_CONFLICT;
-    }
-    cn_step(ctx->env, CN_STEP_c_validate);
-    if (CN_MUTANT(c_skip_validate))
-        return 0;
-    if (tx->holds_all) {
-        cn_step(ctx->env, CN_STEP_c_validated);
-        return ctx->lost != 0 ? txn_lost_error(ctx) : 0;
-    }
     for (uint32_t i = 0; i < tx->key_count; i++) {
         if (needs_validation(tx, &tx->key[i], &off))
             (void)txn_post_read(&ctx->peer[tx->key[i].peer], &batch, &status[i], off, &words[i], 8);
@@ -309,8 +316,29 @@ int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
         ctx->stats.aborts_validate++;
         return CAIRN_E_CONFLICT;
     }
-    cn_step(ctx->env, CN_STEP_c_validated);
     return 0;
+}
+
+CN_HOT
+int txn_validate(struct cairn_tx *tx, uint64_t deadline_ns)
+{
+    struct cairn_ctx *ctx = tx->ctx;
+    int rc;
+
+    if (tx->state == TXN_STATE_CHECK && !txn_set_agrees(tx)) {
+        ctx->stats.aborts_validate++;
+        return CAIRN_E_CONFLICT;
+    }
+    cn_step(ctx->env, CN_STEP_c_validate);
+    if (CN_MUTANT(c_skip_validate))
+        return 0;
+    if (CN_LIKELY(tx->holds_all))
+        rc = ctx->lost != 0 ? txn_lost_error(ctx) : 0;
+    else
+        rc = validate_reads(tx, deadline_ns);
+    if (CN_LIKELY(rc == 0))
+        cn_step(ctx->env, CN_STEP_c_validated);
+    return rc;
 }
 
 /* ---- release ---- */

@@ -16,6 +16,7 @@
  * the flush's completion (R6).
  */
 #include "txn/txn_ctx.h"
+#include "txn/txn_staging.h"
 
 /* log_off % ring_size, mostly without the division, which takes as long as a small record. */
 static inline uint64_t in_ring(const struct txn_peer *peer, uint64_t log_off)
@@ -88,12 +89,11 @@ void txn_log_forget(struct cairn_tx *tx)
     tx->participants = 0;
 }
 
-static inline struct txn_rec *join(struct cairn_tx *tx, uint16_t at)
+CN_HOT
+struct txn_rec *txn_log_enter(struct cairn_tx *tx, uint16_t at)
 {
     struct txn_rec *rec = &tx->rec[at], **link = &tx->participant;
 
-    if (rec->in)
-        return rec;
     while (*link != NULL && *link < rec)
         link = &(*link)->next;
     rec->peer = &tx->ctx->peer[at];
@@ -102,16 +102,12 @@ static inline struct txn_rec *join(struct cairn_tx *tx, uint16_t at)
     rec->posted = rec->promised = false;
     rec->key = NULL;
     rec->key_end = &rec->key;
+    rec->keys = 0;
     rec->size = 0;
     rec->status = 0;
     *link = rec;
     tx->participants++;
     return rec;
-}
-
-static uint32_t value_size(const struct txn_key *k)
-{
-    return k->effect == PM_OP_DELETE ? 0 : k->value_size;
 }
 
 CN_HOT
@@ -123,28 +119,16 @@ void txn_log_plan(struct cairn_tx *tx)
         txn_log_forget(tx);
     for (uint16_t p = 0; tx->has_token && p < ctx->peer_count; p++) {
         if (ctx->peer[p].node == tx->token.node)
-            (void)join(tx, p);
+            (void)txn_log_enter(tx, p);
     }
     for (struct txn_key *k = tx->key, *end = k + tx->key_count; k != end; k++) {
-        if (k->effect == 0)
-            continue;
-        struct txn_rec *rec = join(tx, k->peer);
-        uint32_t pairs = k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE; /* its block */
-        pairs += tx->holds_all;                                                /* its lock */
-        rec->size += pm_record_write_size(k->key_size, value_size(k)) +
-            pairs * (uint32_t)sizeof(struct pm_lock_pm);
-        k->next_in_rec = NULL;
-        *rec->key_end = k;
-        rec->key_end = &k->next_in_rec;
+        if (k->effect != 0) /* with its block */
+            txn_log_join(tx, k, k->effect == PM_OP_INSERT || k->effect == PM_OP_MOVE);
     }
-    for (uint32_t i = 0; i < tx->lock_count && !tx->holds_all; i++) {
+    for (uint32_t i = 0; i < tx->lock_count; i++) {
         if (tx->lock[i].written)
             tx->rec[tx->lock[i].peer].size += (uint32_t)sizeof(struct pm_lock_pm);
     }
-    uint32_t head = (uint32_t)sizeof(struct pm_record_pm) +
-        tx->participants * (uint32_t)sizeof(struct pm_participant_pm);
-    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next)
-        rec->size = (uint32_t)cn_align_up(head + rec->size, PM_RECORD_ALIGN);
 }
 
 /* ---- ring space (R4) ---- */
@@ -269,19 +253,6 @@ static struct txn_rec *short_of_space(const struct cairn_tx *tx)
     return NULL;
 }
 
-/* There is space now for every record, and no void to be filled first. */
-CN_HOT
-static bool has_space(const struct cairn_tx *tx)
-{
-    for (const struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
-        const struct txn_peer *peer = rec->peer;
-        if (rec->size > peer->record_max || peer->void_seq != 0 ||
-            !fits(peer, rec->size, next_seq(tx, peer)))
-            return false;
-    }
-    return true;
-}
-
 static int make_space(struct cairn_tx *tx, uint64_t deadline_ns)
 {
     struct txn_rec *rec;
@@ -302,53 +273,46 @@ static int make_space(struct cairn_tx *tx, uint64_t deadline_ns)
     return 0;
 }
 
+static void give_back_all(struct cairn_tx *tx)
+{
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next)
+        give_back(rec);
+}
+
+/* How big each record is, and space for all that there is now. False: not for all. */
+static inline bool take_space(struct cairn_tx *tx)
+{
+    uint32_t head = (uint32_t)sizeof(struct pm_record_pm) +
+        tx->participants * (uint32_t)sizeof(struct pm_participant_pm);
+    bool all = true;
+
+    for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
+        const struct txn_peer *peer = rec->peer;
+        rec->size = (uint32_t)cn_align_up(head + rec->size, PM_RECORD_ALIGN);
+        if (CN_LIKELY(rec->size <= peer->record_max && peer->void_seq == 0 &&
+                fits(peer, rec->size, next_seq(tx, peer))))
+            promise(rec);
+        else
+            all = false;
+    }
+    return all;
+}
+
 CN_HOT
 int txn_log_reserve(struct cairn_tx *tx, uint64_t deadline_ns)
 {
-    if (CN_UNLIKELY(!has_space(tx))) {
-        int rc = make_space(tx, deadline_ns);
-        if (rc != 0)
-            return rc;
-    }
+    if (CN_LIKELY(take_space(tx)))
+        return 0;
+    give_back_all(tx); /* nobody waits who keeps some */
+    int rc = make_space(tx, deadline_ns);
+    if (rc != 0)
+        return rc;
     for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next)
         promise(rec);
     return 0;
 }
 
 /* ---- staging ---- */
-
-/* Where `size` bytes would begin that do not cross the end of the staging. */
-static uint64_t staging_at(uint64_t from, uint32_t size)
-{
-    uint64_t room = TXN_STAGING_SIZE - from % TXN_STAGING_SIZE;
-
-    return size > room ? from + room : from;
-}
-
-static bool staging_fits(const struct txn_peer *peer, uint32_t size)
-{
-    uint64_t end = staging_at(peer->staging_head, size) + size;
-
-    return staging_at(end, 64) + 64 <= peer->staging_tail + TXN_STAGING_SIZE; /* a pad */
-}
-
-static uint8_t *stage(struct txn_peer *peer, uint32_t size)
-{
-    uint64_t at = staging_at(peer->staging_head, size);
-
-    peer->staging_head = at + size;
-    CAIRN_DASSERT(peer->staging_head <= peer->staging_tail + TXN_STAGING_SIZE);
-    return peer->staging + at % TXN_STAGING_SIZE;
-}
-
-/* The flush of a record is over: flushes of one connection complete in order, so everything before
- * it is free, too. */
-static void unstage(struct txn_rec *rec)
-{
-    struct txn_peer *peer = rec->peer;
-
-    peer->staging_tail = cn_max64(peer->staging_tail, rec->staging_end);
-}
 
 /* Wait until all records have room: others are on their way, and their flushes are posted. */
 CN_HOT
@@ -360,11 +324,9 @@ static int await_staging(struct cairn_tx *tx, uint64_t deadline_ns)
     for (struct txn_rec *rec = tx->participant; rec != NULL;) {
         struct txn_peer *peer = rec->peer;
         bool empty = peer->staging_head == peer->staging_tail;
-        if (empty) /* from its start again, and the ends go on: a lane may still free what was */
-            peer->staging_head = peer->staging_tail =
-                cn_align_up(CN_MUTANT(c_staging_restarts) ? 0 : peer->staging_head,
-                    TXN_STAGING_SIZE);
-        if (CN_LIKELY(empty || staging_fits(peer, rec->size))) {
+        if (empty)
+            txn_staging_restart(peer);
+        if (CN_LIKELY(empty || txn_staging_fits(peer, rec->size))) {
             rec = rec->next;
             continue;
         }
@@ -385,18 +347,14 @@ static int await_staging(struct cairn_tx *tx, uint64_t deadline_ns)
 static inline void add_write(
     struct cairn_tx *tx, const struct txn_key *k, struct pm_record_writer *w)
 {
-    uint32_t size = value_size(k);
+    uint32_t size = txn_log_value_size(k);
     struct pm_write_pm *write = pm_record_open_write(w, k->key_size, size);
 
     if (write == NULL)
         return;
     bool named = k->block != TXN_NONE, old = k->effect != PM_OP_INSERT;
-    write->op = (uint8_t)k->effect;
-    write->class_ = named ? k->block_class : 0;
-    write->key_size = le16_make(k->key_size);
-    write->value_size = le32_make(size);
-    write->index = le32_make(k->index->root.index);
-    write->reserved = le32_make(0);
+    pm_write_set(write, (enum pm_op)k->effect, named ? k->block_class : 0, k->key_size, size,
+        k->index->root.index);
     write->hash = le64_make(k->hash);
     write->key_base = le64_make(old ? pm_word_version(k->item_word) : 0);
     write->item = le64_make(old ? k->item : 0);
@@ -405,29 +363,37 @@ static inline void add_write(
     pm_record_put_padded(write, k->key, k->key_size, txn_set_value(tx, k), size);
 }
 
-static void add_participants(struct cairn_tx *tx, struct pm_record_writer *w)
+/* The same in each of its records. */
+static inline void add_participants(const struct cairn_tx *tx, struct pm_record_writer *w)
 {
-    for (const struct txn_rec *r = tx->participant; r != NULL; r = r->next)
-        pm_record_add_participant(
-            w, r->peer->node, r->peer->at, 0, r->peer->slot, r->peer->epoch, r->seq);
+    struct pm_participant_pm *p = pm_record_open_participants(w, tx->participants);
+
+    for (const struct txn_rec *r = tx->participant; r != NULL && p != NULL; r = r->next, p++)
+        pm_participant_set(
+            p, r->peer->node, r->peer->at, 0, r->peer->slot, r->peer->epoch, r->seq);
 }
 
 /* All that is held and written. Where it holds the words of all beliefs these are the items of the
  * keys themselves. */
 static inline void add_locks(
-    struct cairn_tx *tx, const struct txn_rec *rec, struct pm_record_writer *w)
+    const struct cairn_tx *tx, const struct txn_rec *rec, struct pm_record_writer *w)
 {
     uint16_t at = rec->peer->at;
 
     if (CN_LIKELY(tx->holds_all)) {
-        for (const struct txn_key *k = rec->key; k != NULL; k = k->next_in_rec)
-            pm_record_add_lock(w, k->item, pm_word_version(k->item_word));
+        struct pm_lock_pm *l = pm_record_open_locks(w, rec->keys);
+        for (const struct txn_key *k = rec->key; k != NULL && l != NULL; k = k->next_in_rec, l++)
+            *l = pm_lock_make(k->item, pm_word_version(k->item_word));
         return;
     }
     for (const struct txn_lock *lock = tx->lock, *end = lock + tx->lock_count; lock != end;
          lock++) {
         if (lock->peer == at && lock->written && lock->state == TXN_LOCK_HELD)
             pm_record_add_lock(w, lock->off, pm_word_version(lock->word));
+    }
+    for (const struct txn_key *k = rec->key; k != NULL && tx->blocks != 0; k = k->next_in_rec) {
+        if (k->block != TXN_NONE)
+            pm_record_add_block(w, k->block_off, k->block_version);
     }
 }
 
@@ -437,25 +403,18 @@ static int build_record(struct cairn_tx *tx, struct txn_rec *rec)
     struct txn_peer *peer = rec->peer;
     struct pm_record_writer w;
 
-    rec->bytes = stage(peer, rec->size);
+    rec->bytes = txn_staging_take(peer, rec->size);
     rec->staging_end = peer->staging_head;
     pm_record_begin(&w, rec->bytes, rec->size);
     w.done = peer->done;
-    if (rec == tx->participant)
-        add_participants(tx, &w);
-    else
-        pm_record_copy_participants(&w, tx->participant->bytes, (uint16_t)tx->participants);
+    add_participants(tx, &w);
     add_locks(tx, rec, &w);
-    for (const struct txn_key *k = rec->key; k != NULL && tx->blocks != 0; k = k->next_in_rec) {
-        if (k->block != TXN_NONE)
-            pm_record_add_block(&w, k->block_off, k->block_version);
-    }
     for (const struct txn_key *k = rec->key; k != NULL; k = k->next_in_rec)
         add_write(tx, k, &w);
     rec->off = peer->log_off + pad_before(peer, peer->log_off, rec->size);
     rec->remote = ring_at(peer, rec->off);
-    uint32_t size = pm_record_end(&w, PM_RECORD_TX, &tx->txid, rec->seq,
-        tx->ctx->cluster->config->view, place_at(peer, rec->off));
+    uint32_t size = pm_record_close(
+        &w, PM_RECORD_TX, &tx->txid, rec->seq, tx->ctx->cluster->config->view);
     if (size == 0 || size != rec->size)
         return cn_fail(CAIRN_E_TX_SIZE, "node %u (%s): the record takes %u bytes, reserved are %u",
             peer->node, peer->address, size, rec->size);
@@ -470,7 +429,7 @@ static int post_pad(struct txn_peer *peer, uint32_t size, uint64_t *staging_end)
 
     if (pad == 0)
         return 0;
-    uint8_t *line = stage(peer, 64);
+    uint8_t *line = txn_staging_take(peer, 64);
     *staging_end = peer->staging_head;
     pm_record_make_pad(line, (uint32_t)pad, place_at(peer, peer->log_off));
     return rd_write(peer->conn, 0, ring_at(peer, peer->log_off), line, 64, RD_MORE);
@@ -486,6 +445,32 @@ static int post_lost(struct txn_peer *peer, int rc)
     return rc;
 }
 
+static inline void note_logged(struct cairn_tx *tx, struct txn_lock *lock)
+{
+    lock->state = TXN_LOCK_LOGGED;
+    tx->held--;
+}
+
+/* The record is on its way: locks and blocks that it names are its own now. */
+static inline void hand_over(struct cairn_tx *tx, const struct txn_rec *rec)
+{
+    struct txn_peer *peer = rec->peer;
+
+    if (CN_LIKELY(tx->holds_all)) { /* each key's own lock, and no blocks */
+        for (const struct txn_key *k = rec->key; k != NULL; k = k->next_in_rec)
+            note_logged(tx, &tx->lock[k->lock]);
+        return;
+    }
+    for (struct txn_lock *lock = tx->lock, *end = lock + tx->lock_count; lock != end; lock++) {
+        if (lock->peer == peer->at && lock->written && lock->state == TXN_LOCK_HELD)
+            note_logged(tx, lock);
+    }
+    for (const struct txn_key *k = rec->key; k != NULL && tx->blocks != 0; k = k->next_in_rec) {
+        if (k->block != TXN_NONE)
+            txn_block_spend(peer, k->block);
+    }
+}
+
 CN_HOT
 static int post_record(struct cairn_tx *tx, struct txn_rec *rec, struct txn_batch *batch)
 {
@@ -494,26 +479,19 @@ static int post_record(struct cairn_tx *tx, struct txn_rec *rec, struct txn_batc
     uint32_t size = rec->size;
 
     cn_step(ctx->env, CN_STEP_c_log);
-    if (peer->state != TXN_PEER_UP)
+    if (CN_UNLIKELY(peer->state != TXN_PEER_UP))
         return post_lost(peer, peer->down_status != 0 ? peer->down_status : CAIRN_E_NODE_DOWN);
-    int rc = post_pad(peer, size, &rec->staging_end);
-    if (rc == 0)
+    int rc = rec->off == peer->log_off ? 0 : post_pad(peer, size, &rec->staging_end);
+    if (CN_LIKELY(rc == 0))
         rc = rd_write(peer->conn, 0, rec->remote, rec->bytes, size, RD_MORE);
-    if (rc != 0)
+    if (CN_UNLIKELY(rc != 0))
         return post_lost(peer, rc);
     rec->posted = true;
     give_back(rec);
     end_log(peer, rec->off + size);
-    for (struct txn_lock *lock = tx->lock, *end = lock + tx->lock_count; lock != end; lock++) {
-        if (lock->peer == peer->at && lock->written && lock->state == TXN_LOCK_HELD) {
-            lock->state = TXN_LOCK_LOGGED;
-            tx->held--;
-        }
-    }
-    for (const struct txn_key *k = rec->key; k != NULL && tx->blocks != 0; k = k->next_in_rec) {
-        if (k->block != TXN_NONE)
-            txn_block_spend(peer, k->block);
-    }
+    /* The next one is likely to be as large. Its first line the node looks at all the time. */
+    rd_hint(peer->conn, ring_at(peer, peer->log_off + 64), size, RD_HINT_WRITE);
+    hand_over(tx, rec);
     rec->status = 0;
     if (CN_MUTANT(c_flush_skipped) || (CN_MUTANT(c_flush_first_only) && peer->at != 0))
         return 0;
@@ -547,7 +525,23 @@ static void post_position(struct txn_peer *peer)
         peer->position, sizeof(*peer->position));
 }
 
-CN_HOT
+/* A token of the transaction that names one of its records; or the one that it has. */
+static inline void name_record(
+    struct txn_token *token, const struct cairn_tx *tx, const struct txn_rec *at)
+{
+    if (CN_UNLIKELY(tx->has_token)) {
+        *token = tx->token;
+        return;
+    }
+    token->txid = tx->txid;
+    token->node = at->peer->node;
+    token->slot = at->peer->slot;
+    token->epoch = at->peer->epoch;
+    token->seq = at->seq;
+}
+
+/* Not every record is known to be durable: what was posted has a place all the same, best one where
+ * it is. */
 static void note_token(struct cairn_tx *tx)
 {
     const struct txn_rec *at = NULL;
@@ -558,13 +552,24 @@ static void note_token(struct cairn_tx *tx)
     }
     if (at == NULL)
         return;
-    tx->logged = tx->has_token ? tx->token
-                               : (struct txn_token){.txid = tx->txid,
-                                     .node = at->peer->node,
-                                     .slot = at->peer->slot,
-                                     .epoch = at->peer->epoch,
-                                     .seq = at->seq};
+    name_record(&tx->logged, tx, at);
     tx->was_logged = true;
+}
+
+/* Their checksums; of two together. */
+static inline void sign_all(struct cairn_tx *tx)
+{
+    const struct txn_rec *one = tx->participant, *other = one == NULL ? NULL : one->next;
+
+    if (CN_LIKELY(tx->participants == 2)) {
+        void *const record[2] = {one->bytes, other->bytes};
+        const struct pm_place *const place[2] = {
+            place_at(one->peer, one->off), place_at(other->peer, other->off)};
+        pm_record_sign_two(record, place);
+        return;
+    }
+    for (; one != NULL; one = one->next)
+        pm_record_sign(one->bytes, place_at(one->peer, one->off));
 }
 
 CN_HOT
@@ -584,6 +589,7 @@ static int build_all(struct cairn_tx *tx)
             return rc;
         }
     }
+    sign_all(tx);
     return 0;
 }
 
@@ -657,17 +663,23 @@ int txn_log_all(struct cairn_tx *tx, uint64_t deadline_ns, bool *ret_posted)
         txn_mark_all(tx);
     ring_if_alone(tx);
     rc = txn_wait_trip(ctx, &batch, deadline_ns);
-    note_token(tx);
     if (first == 0)
         first = rc;
     for (struct txn_rec *rec = tx->participant; rec != NULL; rec = rec->next) {
-        unstage(rec);
+        txn_staging_free(rec);
         if (CN_LIKELY(first == 0))
             note_done(rec->peer, rec->seq);
     }
-    if (first == 0)
-        cn_step(ctx->env, CN_STEP_c_flushed);
-    return first;
+    if (CN_UNLIKELY(first != 0)) {
+        note_token(tx);
+        return first;
+    }
+    if (CN_LIKELY(tx->participant != NULL)) { /* what it wrote may have come to nothing */
+        name_record(&ctx->last_token, tx, tx->participant);
+        ctx->last_token_valid = true;
+    }
+    cn_step(ctx->env, CN_STEP_c_flushed);
+    return 0;
 }
 
 CN_HOT
@@ -723,8 +735,10 @@ int txn_token_take(struct cairn_tx *tx)
 {
     tx->ctx->alone = true; /* nobody begins while this waits, either */
     int rc = take_token(tx);
-    if (rc != 0)
+    if (rc != 0) {
         tx->ctx->alone = false;
+        tx->ctx->progress++;
+    }
     return rc;
 }
 

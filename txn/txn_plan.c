@@ -363,17 +363,15 @@ static int take_blocks(struct cairn_tx *tx, uint64_t *deadline_ns)
  * The usual case in one pass: every key that was met is an item whose word is held, at the version
  * that is believed, and what is written of them fits in place. Then there is nothing to look up, to
  * lock or to split; no word is believed at two versions, for it has one entry of one version (T13);
- * and nothing is left to validate. False: not that case; the general way decides all of it anew.
+ * and nothing is left to validate. Who takes part is known with it. False: not that case; the
+ * general way decides all of it anew.
  */
 CN_HOT
 static bool plan_held(struct cairn_tx *tx)
 {
     if (tx->held != tx->lock_count || tx->has_token || tx->ctx->lost != 0)
         return false;
-    for (uint32_t i = 0; i < tx->lock_count; i++)
-        tx->lock[i].written = false;
-    for (uint32_t i = 0; i < tx->key_count; i++) {
-        struct txn_key *k = &tx->key[i];
+    for (struct txn_key *k = tx->key, *end = k + tx->key_count; k != end; k++) {
         if (k->belief != TXN_BELIEF_PRESENT)
             return false;
         struct txn_lock *lock = txn_lock_of_item(tx, k);
@@ -384,7 +382,9 @@ static bool plan_held(struct cairn_tx *tx)
             continue;
         if (k->effect != PM_OP_UPDATE || lock->written)
             return false;
+        k->lock = (uint32_t)(lock - tx->lock);
         lock->written = true;
+        txn_log_join(tx, k, 1);
     }
     return true;
 }
@@ -416,8 +416,8 @@ int txn_plan(struct cairn_tx *tx, uint64_t deadline_ns)
         int rc = plan_any(tx, deadline_ns);
         if (rc != 0)
             return rc;
+        txn_log_plan(tx);
     }
-    txn_log_plan(tx);
     return txn_log_reserve(tx, deadline_ns);
 }
 

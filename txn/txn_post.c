@@ -9,6 +9,7 @@
  */
 #include "txn/txn_ctx.h"
 
+
 static inline struct txn_op *take_op(
     struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t *ret_wr_id)
 {
@@ -61,11 +62,25 @@ static void drop_marks(struct txn_peer *peer)
         leave_batch(peer->mark_due->batch, 0);
 }
 
-/* Nobody is told when a mark fails: the connection is lost, and the node resolves the record. */
-static void mark_now(struct txn_peer *peer, uint64_t remote, uint64_t value)
+/* Nobody is told when a mark fails: the connection is lost, and the node resolves the record.
+ *
+ * A record whose flushes, or whose mark, took long may have been resolved by its node meanwhile and
+ * be passed, and others may have logged on until the ring came round: then its place is another's.
+ * Such a record needs no mark (R4: space is used again only below the persisted position). */
+static void mark_now(struct txn_peer *peer, uint64_t remote, uint64_t value, uint64_t log_off)
 {
+    if (CN_UNLIKELY(peer->log_off - log_off > peer->ring_size))
+        return;
     if (rd_mark(peer->conn, 0, remote, value, 0) == 0)
         txn_bell(peer);
+}
+
+/* Where its record lies in the log. */
+static inline uint64_t log_off_of(const struct txn_mark *mark)
+{
+    const void *rec = (const uint8_t *)mark - offsetof(struct txn_rec, mark);
+
+    return ((const struct txn_rec *)rec)->off;
 }
 
 /* A flush that several wait for is over. */
@@ -77,7 +92,7 @@ static void flushed(struct txn_peer *peer, struct txn_flush *flush, int status)
     while (peer->mark_due != NULL) {
         struct txn_mark *mark = peer->mark_due;
         peer->mark_due = mark->next;
-        mark_now(peer, mark->remote, mark->value);
+        mark_now(peer, mark->remote, mark->value, log_off_of(mark));
         leave_batch(mark->batch, 0);
     }
 }
@@ -125,19 +140,37 @@ static inline void completion(struct cairn_ctx *ctx, const struct rd_event *even
     complete_op(ctx, at, event->status);
 }
 
-/* A post that failed: nothing is outstanding. A dead connection ends the session. */
-static int post_failed(struct txn_peer *peer, struct txn_op *op, int rc)
+static void lose_session(struct txn_peer *peer, int rc)
 {
     struct cairn_ctx *ctx = peer->ctx;
 
+    if (ctx->lost != 0 || CN_MUTANT(c_session_continues))
+        return;
+    ctx->lost = rc;
+    ctx->lost_peer = peer->at;
+}
+
+/* A post that failed: nothing is outstanding. A dead connection ends the session. */
+static int post_failed(struct txn_peer *peer, struct txn_op *op, int rc)
+{
     if (op != NULL)
-        complete_op(ctx, (uint32_t)(op - ctx->op), rc);
-    if ((rc == CAIRN_E_NODE_DOWN || rc == CAIRN_E_FENCED) && ctx->lost == 0 &&
-        !CN_MUTANT(c_session_continues)) {
-        ctx->lost = rc;
-        ctx->lost_peer = peer->at;
-    }
+        complete_op(peer->ctx, (uint32_t)(op - peer->ctx->op), rc);
+    if (rc == CAIRN_E_NODE_DOWN || rc == CAIRN_E_FENCED)
+        lose_session(peer, rc);
     return rc;
+}
+
+/* A lock may be held now that nobody knows of: the fabric has refused to give one back, or the READ
+ * that would have told of it. Only the node can free it, which it does when the connection is gone;
+ * a clean goodbye would say that there is none. It is dropped by the next poll, for a post may be
+ * in the middle of others. */
+static void cut_later(struct txn_peer *peer, int rc)
+{
+    if (peer->state != TXN_PEER_UP)
+        return;
+    peer->down_status = rc;
+    peer->ctx->any_dead = true;
+    lose_session(peer, rc);
 }
 
 static int not_up(struct txn_peer *peer, struct txn_batch *batch, int *status)
@@ -159,23 +192,57 @@ static int no_op(struct txn_peer *peer, struct txn_batch *batch, int *status)
     return cn_fail(CAIRN_E_FABRIC, "more than %u operations in flight", TXN_OPS_MAX);
 }
 
+/* A CAS and the READ of the same object behind it. */
+static inline int send_cas_read(struct txn_peer *peer, const struct txn_cas_read *p,
+    uint64_t wr_id, struct txn_op *op, unsigned flags)
+{
+    int rc = rd_cas(peer->conn, 0, p->remote, p->expected, p->desired, p->local_old, RD_MORE);
+
+    if (CN_UNLIKELY(rc != 0))
+        return post_failed(peer, op, rc); /* nothing is on its way */
+    rc = rd_read(peer->conn, wr_id, p->remote, p->local, p->size, flags);
+    if (CN_UNLIKELY(rc != 0)) {
+        (void)post_failed(peer, op, rc);
+        cut_later(peer, rc);
+    }
+    return rc;
+}
+
 static inline void send_out(struct txn_peer *peer, unsigned flags)
 {
-    const struct txn_held_post h = peer->held;
+    struct txn_held_post *h = &peer->held; /* not copied: it has just been written, in parts */
+    uint64_t wr_id = h->wr_id, desired = h->desired;
+    unsigned kind = h->kind;
+    struct txn_op *op = &peer->ctx->op[(uint32_t)wr_id];
     int rc = 0;
 
-    peer->held.kind = TXN_HOLDS_NONE;
+    h->kind = TXN_HOLDS_NONE;
     flags |= RD_SIGNALED;
-    switch (h.kind) {
+    switch (kind) {
     case TXN_HOLDS_NONE: return;
-    case TXN_HOLDS_READ: rc = rd_read(peer->conn, h.wr_id, h.remote, h.local, h.size, flags); break;
-    case TXN_HOLDS_CAS:
-        rc = rd_cas(peer->conn, h.wr_id, h.remote, h.expected, h.desired, h.local, flags);
+    case TXN_HOLDS_READ:
+        rc = rd_read(peer->conn, wr_id, h->remote, h->local, h->size, flags);
         break;
-    case TXN_HOLDS_FLUSH: rc = rd_flush(peer->conn, h.wr_id, h.remote, h.size, flags); break;
+    case TXN_HOLDS_CAS:
+        rc = rd_cas(peer->conn, wr_id, h->remote, h->expected, desired, h->local_old, flags);
+        break;
+    case TXN_HOLDS_CAS_READ: {
+        const struct txn_cas_read p = {.remote = h->remote,
+            .expected = h->expected,
+            .desired = desired,
+            .local_old = h->local_old,
+            .local = h->local,
+            .size = h->size};
+        (void)send_cas_read(peer, &p, wr_id, op, flags);
+        return;
     }
-    if (CN_UNLIKELY(rc != 0))
-        (void)post_failed(peer, &peer->ctx->op[(uint32_t)h.wr_id], rc);
+    case TXN_HOLDS_FLUSH: rc = rd_flush(peer->conn, wr_id, h->remote, h->size, flags); break;
+    }
+    if (CN_LIKELY(rc == 0))
+        return;
+    (void)post_failed(peer, op, rc);
+    if (kind == TXN_HOLDS_CAS && !pm_word_locked_bit(desired)) /* a release */
+        cut_later(peer, rc);
 }
 
 /* Marks come before further flushes, or one flush or another would always be outstanding. */
@@ -269,17 +336,23 @@ static struct txn_op *await_op(
     return peer->state == TXN_PEER_UP ? take_op(peer, batch, status, ret_wr_id) : NULL;
 }
 
+/* NULL: no_op() says why. */
+static inline struct txn_op *need_op(
+    struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t *ret_wr_id)
+{
+    if (CN_UNLIKELY(peer->state != TXN_PEER_UP))
+        return NULL;
+    struct txn_op *op = take_op(peer, batch, status, ret_wr_id);
+    return CN_LIKELY(op != NULL) ? op : await_op(peer, batch, status, ret_wr_id);
+}
+
 CN_HOT
 int txn_post_read(struct txn_peer *peer, struct txn_batch *batch, int *status, uint64_t remote,
     void *local, uint32_t size)
 {
     uint64_t wr_id;
+    struct txn_op *op = need_op(peer, batch, status, &wr_id);
 
-    if (peer->state != TXN_PEER_UP)
-        return not_up(peer, batch, status);
-    struct txn_op *op = take_op(peer, batch, status, &wr_id);
-    if (CN_UNLIKELY(op == NULL))
-        op = await_op(peer, batch, status, &wr_id);
     if (CN_UNLIKELY(op == NULL))
         return no_op(peer, batch, status);
     *hold(peer) = (struct txn_held_post){
@@ -295,11 +368,7 @@ int txn_post_read_now(struct txn_peer *peer, struct txn_batch *batch, int *statu
 
     if (CN_UNLIKELY(peer->ctx->running != NULL)) /* what the others post goes out with it */
         return txn_post_read(peer, batch, status, remote, local, size);
-    if (peer->state != TXN_PEER_UP)
-        return not_up(peer, batch, status);
-    struct txn_op *op = take_op(peer, batch, status, &wr_id);
-    if (CN_UNLIKELY(op == NULL))
-        op = await_op(peer, batch, status, &wr_id);
+    struct txn_op *op = need_op(peer, batch, status, &wr_id);
     if (CN_UNLIKELY(op == NULL))
         return no_op(peer, batch, status);
     int rc = rd_read(peer->conn, wr_id, remote, local, size, RD_SIGNALED);
@@ -311,12 +380,8 @@ int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, ui
     uint64_t expected, uint64_t desired, uint64_t *local_old)
 {
     uint64_t wr_id;
+    struct txn_op *op = need_op(peer, batch, status, &wr_id);
 
-    if (peer->state != TXN_PEER_UP)
-        return not_up(peer, batch, status);
-    struct txn_op *op = take_op(peer, batch, status, &wr_id);
-    if (CN_UNLIKELY(op == NULL))
-        op = await_op(peer, batch, status, &wr_id);
     if (CN_UNLIKELY(op == NULL))
         return no_op(peer, batch, status);
     *hold(peer) = (struct txn_held_post){.kind = TXN_HOLDS_CAS,
@@ -324,7 +389,7 @@ int txn_post_cas(struct txn_peer *peer, struct txn_batch *batch, int *status, ui
         .remote = remote,
         .expected = expected,
         .desired = desired,
-        .local = local_old};
+        .local_old = local_old};
     return 0;
 }
 
@@ -354,23 +419,6 @@ int txn_post_flush(struct txn_peer *peer, struct txn_batch *batch, int *status, 
     return 0;
 }
 
-/* The READ behind a CAS that is on its way. */
-static inline void post_behind(struct txn_peer *peer, const struct txn_cas_read *p,
-    struct txn_op *op, uint64_t wr_id, bool now)
-{
-    if (!now) {
-        *hold(peer) = (struct txn_held_post){.kind = TXN_HOLDS_READ,
-            .size = p->size,
-            .wr_id = wr_id,
-            .remote = p->remote,
-            .local = p->local};
-        return;
-    }
-    int rc = rd_read(peer->conn, wr_id, p->remote, p->local, p->size, RD_SIGNALED);
-    if (CN_UNLIKELY(rc != 0))
-        (void)post_failed(peer, op, rc);
-}
-
 CN_HOT
 bool txn_post_cas_read(struct txn_peer *peer, struct txn_batch *batch, int *cas_status,
     int *read_status, const struct txn_cas_read *p)
@@ -385,23 +433,27 @@ bool txn_post_cas_read(struct txn_peer *peer, struct txn_batch *batch, int *cas_
         (void)txn_post_read(peer, batch, read_status, p->remote, p->local, p->size);
         return false;
     }
-    struct txn_op *op = take_op(peer, batch, read_status, &wr_id);
-    if (CN_UNLIKELY(op == NULL))
-        op = await_op(peer, batch, read_status, &wr_id);
+    struct txn_op *op = need_op(peer, batch, read_status, &wr_id);
     if (CN_UNLIKELY(op == NULL)) {
         *cas_status = no_op(peer, batch, read_status);
         return true;
     }
-    bool now = p->alone && ctx->running == NULL;
-    if (CN_UNLIKELY(peer->held.kind != TXN_HOLDS_NONE))
-        send_out(peer, RD_MORE);
-    int rc = rd_cas(
-        peer->conn, 0, p->remote, p->expected, p->desired, p->local_old, RD_MORE);
     *cas_status = TXN_PENDING;
-    if (CN_UNLIKELY(rc != 0))
-        (void)post_failed(peer, op, rc); /* nothing is on its way */
-    else
-        post_behind(peer, p, op, wr_id, now);
+    if (p->alone && ctx->running == NULL) {
+        if (CN_UNLIKELY(peer->held.kind != TXN_HOLDS_NONE))
+            send_out(peer, RD_MORE);
+        (void)send_cas_read(peer, p, wr_id, op, RD_SIGNALED);
+        return true;
+    }
+    /* Where the poster's processor executes it, the object is on its way from memory meanwhile. */
+    *hold(peer) = (struct txn_held_post){.kind = TXN_HOLDS_CAS_READ,
+        .size = p->size,
+        .wr_id = wr_id,
+        .remote = p->remote,
+        .expected = p->expected,
+        .desired = p->desired,
+        .local = p->local,
+        .local_old = p->local_old};
     return true;
 }
 
@@ -409,7 +461,7 @@ void txn_post_mark(struct txn_peer *peer, struct txn_batch *batch, uint64_t remo
     struct txn_mark *mark)
 {
     if (CN_LIKELY(peer->flushes == 0)) {
-        mark_now(peer, remote, value);
+        mark_now(peer, remote, value, log_off_of(mark));
         return;
     }
     *mark = (struct txn_mark){
@@ -434,9 +486,12 @@ static void delete_dead(struct cairn_ctx *ctx)
 {
     ctx->any_dead = false;
     for (uint32_t i = 0; i < ctx->peer_count; i++) {
-        if (ctx->peer[i].dead != NULL)
-            rd_conn_delete(ctx->peer[i].dead);
-        ctx->peer[i].dead = NULL;
+        struct txn_peer *peer = &ctx->peer[i];
+        if (peer->state == TXN_PEER_UP && peer->down_status != 0) /* cut_later() */
+            txn_peer_drop(peer, peer->down_status);
+        if (peer->dead != NULL)
+            rd_conn_delete(peer->dead);
+        peer->dead = NULL;
     }
 }
 
@@ -447,6 +502,8 @@ bool txn_poll(struct cairn_ctx *ctx)
 
     txn_ring(ctx);
     ctx->polled = true;
+    if (CN_UNLIKELY(ctx->any_dead))
+        delete_dead(ctx);
     uint32_t count = rd_poll(ctx->ep, events, TXN_EVENTS_BATCH);
 
     if (count == 0)

@@ -234,10 +234,12 @@ struct short_read {
     int status;
 };
 
-/* This transaction has not met it yet. */
-static inline bool is_new(const struct txn_key *key)
+/* A key that has just been added can be read where it was last seen. */
+static inline int locate_new(struct cairn_tx *tx, struct txn_key *key)
 {
-    return key->belief == TXN_BELIEF_NONE && key->write == TXN_WRITE_NONE && !key->looking;
+    bool located = key->edition != 0 && tx->ctx->peer[key->peer].state == TXN_PEER_UP;
+
+    return CN_LIKELY(located) ? 0 : txn_set_locate(tx, key);
 }
 
 static inline void hint_cache(const struct cairn_tx *tx, const struct txn_key *key)
@@ -246,23 +248,22 @@ static inline void hint_cache(const struct cairn_tx *tx, const struct txn_key *k
         tx->ctx->cluster->cache, tx->ctx->peer[key->peer].node, key->table, key->hash);
 }
 
-/* A new key with a place where it was last seen, and no word that is locked or wanted already?
- * Nothing is posted here. */
-INLINE bool is_short(struct cairn_tx *tx, struct short_read *s)
+/* A place where a new key was last seen, and no word that is locked or wanted already? Nothing is
+ * posted here. `alone`: it is read at once. */
+INLINE bool is_short(struct cairn_tx *tx, struct short_read *s, bool alone)
 {
     struct txn_key *key = s->key;
     const struct txn_peer *peer = &tx->ctx->peer[key->peer];
     const struct txn_hint *hint = &s->hint;
 
-    if (!is_new(key) ||
-        !txn_cache_find(tx->ctx->cluster->cache, peer->node, peer->incarnation, key->table,
+    if (!txn_cache_find(tx->ctx->cluster->cache, peer->node, peer->incarnation, key->table,
             key->hash, &s->hint) ||
         hint->item == 0 || !txn_in_extents(peer, hint->item, hint->item_size))
         return false;
     s->bytes = txn_scratch(tx, hint->item_size);
     if (s->bytes == NULL)
         return false;
-    if (CN_LIKELY(peer->state == TXN_PEER_UP))
+    if (CN_LIKELY(peer->state == TXN_PEER_UP) && (!alone || s->read->for_update))
         rd_hint(peer->conn, hint->item, hint->item_size,
             s->read->for_update ? RD_HINT_CAS_READ : RD_HINT_READ);
     s->lock = NULL;
@@ -363,7 +364,7 @@ static int read_short(struct cairn_tx *tx, struct cairn_read *reads, size_t coun
 {
     struct short_read s[SHORT_MAX];
     struct txn_batch batch = {0};
-    uint32_t locks = tx->lock_count, n = 0;
+    uint32_t locks = tx->lock_count, keys = tx->key_count, n = 0;
     bool all = true;
 
     *ret_started = 0;
@@ -372,21 +373,17 @@ static int read_short(struct cairn_tx *tx, struct cairn_read *reads, size_t coun
     for (size_t i = 0; i < count; i++) {
         s[i].read = &reads[i];
         int rc = txn_set_key(tx, reads[i].table, reads[i].key, reads[i].key_size, &s[i].key);
-        if (rc == 0 && !is_new(s[i].key))
-            return 0;
-        if (rc == 0 && !txn_set_is_located(&tx->ctx->peer[s[i].key->peer], s[i].key))
-            rc = txn_set_locate(tx, s[i].key);
-        if (rc != 0)
+        if (CN_LIKELY(rc == 0) && tx->key_count != ++keys)
+            return 0; /* met before, in this call or in another */
+        if (CN_LIKELY(rc == 0))
+            rc = locate_new(tx, s[i].key);
+        if (CN_UNLIKELY(rc != 0))
             return rc;
         hint_cache(tx, s[i].key);
     }
     tx->scratch_used = 0;
-    for (size_t i = 0; i < count && all; i++) {
-        all = is_short(tx, &s[i]);
-        s[i].key->looking = all; /* the same key twice is not so short */
-    }
-    for (size_t i = 0; i < count; i++)
-        s[i].key->looking = false;
+    for (size_t i = 0; i < count && all; i++)
+        all = is_short(tx, &s[i], false);
     if (!all) {
         tx->lock_count = locks;
         return 0;
@@ -471,7 +468,7 @@ int txn_get(struct cairn_tx *tx, struct cairn_read *r)
     struct txn_batch batch = {0};
     struct cairn_read *of[TXN_LOOKS_MAX];
     struct short_read s;
-    uint32_t locks = tx->lock_count;
+    uint32_t locks = tx->lock_count, keys = tx->key_count;
 
     if (ctx->lost != 0)
         return txn_lost_error(ctx);
@@ -479,14 +476,14 @@ int txn_get(struct cairn_tx *tx, struct cairn_read *r)
     r->value_size = 0;
     s.read = r;
     int rc = txn_set_key(tx, r->table, r->key, r->key_size, &s.key);
-    if (rc == 0 && !is_new(s.key))
+    if (CN_LIKELY(rc == 0) && tx->key_count == keys) /* met before */
         return read_on(tx, r, 1, of, 0, 0);
-    if (rc == 0 && !txn_set_is_located(&ctx->peer[s.key->peer], s.key))
-        rc = txn_set_locate(tx, s.key);
+    if (CN_LIKELY(rc == 0))
+        rc = locate_new(tx, s.key);
     if (rc != 0)
         return rc;
     tx->scratch_used = 0;
-    if (CN_UNLIKELY(!is_short(tx, &s))) {
+    if (CN_UNLIKELY(!is_short(tx, &s, ctx->running == NULL))) {
         tx->lock_count = locks;
         return read_on(tx, r, 1, of, 0, 0);
     }

@@ -147,7 +147,7 @@ static void read_welcome(struct txn_peer *peer, const struct rd_welcome_wire *w)
     peer->lap_off = 0;
     memset(peer->committed, 0, sizeof(peer->committed));
     peer->promised_bytes = peer->promised_records = 0;
-    peer->staging_head = peer->staging_tail = 0;
+    peer->staging_head = peer->staging_tail = peer->staging_off = 0;
     memset(peer->position, 0, sizeof(*peer->position));
     peer->position_status = 0;
     peer->void_seq = 0;
@@ -236,6 +236,13 @@ void txn_event(struct cairn_ctx *ctx, const struct rd_event *event)
     }
 }
 
+static int unanswered(const struct txn_peer *peer)
+{
+    return cn_fail(CAIRN_E_TIMEOUT,
+        "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
+        peer->address, peer->ctx->cluster->options.connect_timeout_ms);
+}
+
 /* The error of a try to connect that failed, with its text. */
 static int unreached(const struct txn_peer *peer)
 {
@@ -244,9 +251,7 @@ static int unreached(const struct txn_peer *peer)
     if (peer->refusal[0] != '\0')
         return cn_fail(status, "node %u (%s): %s", peer->node, peer->address, peer->refusal);
     if (status == CAIRN_E_TIMEOUT)
-        return cn_fail(CAIRN_E_TIMEOUT,
-            "node %u (%s): no answer within %u ms; is it overloaded or stopped?", peer->node,
-            peer->address, peer->ctx->cluster->options.connect_timeout_ms);
+        return unanswered(peer);
     if (status == -EACCES || status == -EPERM)
         return cn_fail(CAIRN_E_NODE_DOWN,
             "node %u (%s): permission denied; run as the user that runs the node", peer->node,
@@ -256,17 +261,21 @@ static int unreached(const struct txn_peer *peer)
         peer->node, peer->address, cairn_error_name(status));
 }
 
-/* The try to connect that is under way: 0 or the error, with its text. */
-static int await_connected(struct txn_peer *peer, uint64_t deadline_ns)
+/* The try to connect that is under way: 0 or the error, with its text. `own`: this transaction's,
+ * which alone ends it at its deadline: who has joined may see the next one, which has just begun.
+ */
+static int await_connected(struct txn_peer *peer, uint64_t deadline_ns, bool own)
 {
     struct cairn_ctx *ctx = peer->ctx;
 
     while (peer->state == TXN_PEER_CONNECTING && ctx->lost == 0) {
-        if (txn_now(ctx) >= deadline_ns) {
-            txn_peer_drop(peer, CAIRN_E_TIMEOUT);
-            break;
+        if (txn_now(ctx) < deadline_ns) {
+            txn_rest(ctx, deadline_ns);
+            continue;
         }
-        txn_rest(ctx, deadline_ns);
+        if (!own)
+            return unanswered(peer);
+        txn_peer_drop(peer, CAIRN_E_TIMEOUT);
     }
     if (peer->state == TXN_PEER_UP)
         return 0;
@@ -308,7 +317,7 @@ static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
     struct connect connect = {peer, &hello, deadline_ns};
 
     if (peer->state == TXN_PEER_UP || peer->state == TXN_PEER_CONNECTING)
-        return await_connected(peer, deadline_ns);
+        return await_connected(peer, deadline_ns, false);
     cn_step(ctx->env, CN_STEP_c_connect);
     peer->refusal[0] = '\0';
     peer->down_status = 0;
@@ -319,7 +328,7 @@ static int connect_once(struct txn_peer *peer, uint64_t deadline_ns)
     }
     peer->conn->user = peer;
     peer->state = TXN_PEER_CONNECTING;
-    return await_connected(peer, deadline_ns);
+    return await_connected(peer, deadline_ns, true);
 }
 
 int txn_peer_need(struct txn_peer *peer)
@@ -405,14 +414,34 @@ void txn_session_renew(struct cairn_ctx *ctx)
     ctx->stats.reconnects++;
 }
 
+/* The context is being closed, and all transactions that are open are the caller's, who ends them
+ * only when all lanes are through: to wait for that would be to wait for ourselves. */
+static bool waits_for_us(const struct cairn_ctx *ctx)
+{
+    bool waits = ctx->shut && !ctx->renewing;
+
+    for (uint32_t i = 0; i < ctx->tx_count && waits; i++)
+        waits = !ctx->tx[i].open || !ctx->tx[i].busy;
+    return waits;
+}
+
+/* May the transactions that are open end without the one that calls? Not if it has one open. */
+static bool may_wait(const struct cairn_ctx *ctx, bool patient)
+{
+    if (ctx->renewing)
+        return true;
+    return ctx->running != NULL ? !ctx->running->open : patient && ctx->lanes != 0;
+}
+
 int txn_session_need(struct cairn_ctx *ctx, uint64_t deadline_ns, bool patient)
 {
     uint32_t idle = 0;
 
     while (ctx->renewing || ctx->alone || (ctx->lost != 0 && ctx->tx_open != 0)) {
         bool in_time = ctx->renewing || txn_now(ctx) < deadline_ns;
-        bool others = ctx->lanes != (ctx->running != NULL);
-        if (in_time && (ctx->renewing || ctx->running != NULL || (patient && others))) {
+        if (waits_for_us(ctx))
+            return txn_none_free(ctx);
+        if (in_time && may_wait(ctx, patient)) {
             txn_wait_some(ctx, &idle, deadline_ns);
             continue;
         }

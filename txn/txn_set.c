@@ -11,7 +11,7 @@
 CN_HOT
 void txn_set_reset(struct cairn_tx *tx)
 {
-    tx->key_count = 0;
+    tx->key_count = tx->key_next = 0;
     tx->lock_count = 0;
     tx->held = 0;
     tx->values_used = 0;
@@ -27,149 +27,156 @@ void txn_set_reset(struct cairn_tx *tx)
     tx->error = 0;
 }
 
-/* ---- names ---- */
+/* ---- where a key belongs ---- */
 
-/* Put a key's bytes in place, with zeros up to a multiple of 8, and mix them. Not secret: of names
- * that meet, one computes its hashes again, and that is all. */
+static inline uint64_t word_at(const void *at)
+{
+    uint64_t word;
+
+    memcpy(&word, at, sizeof(word));
+    return word;
+}
+
+/* Put a key's bytes in place, with zeros up to a multiple of 8, and mix them: keys that differ have
+ * different names, mostly. Not secret, so it only saves comparisons. */
 static inline uint64_t take_name(struct txn_key *k, uint32_t table, const void *key, size_t size)
 {
     const uint8_t *at = key;
-    uint8_t *to = k->key;
     uint64_t h = table + (uint64_t)size, part;
+    size_t i = 0;
 
-    for (; size >= sizeof(part); size -= sizeof(part), at += sizeof(part), to += sizeof(part)) {
-        memcpy(&part, at, sizeof(part));
-        memcpy(to, &part, sizeof(part));
+    for (; i + 8 <= size; i += 8) {
+        part = word_at(at + i);
+        memcpy(k->key + i, &part, sizeof(part));
         h = (h ^ part) * UINT64_C(0x9e3779b97f4a7c15);
         h ^= h >> 32;
     }
-    if (size != 0) {
-        part = htole64(cn_tail64(at, size));
-        memcpy(to, &part, sizeof(part));
+    if (i != size) {
+        part = htole64(cn_rest64(at, size));
+        memcpy(k->key + i, &part, sizeof(part));
         h = (h ^ part) * UINT64_C(0x9e3779b97f4a7c15);
     }
     return h;
 }
 
-static inline struct txn_name *name_of(struct cairn_ctx *ctx, const struct txn_key *k)
+/* Are these the bytes of the key? */
+static inline bool is_key(const struct txn_key *k, uint32_t table, const void *key, size_t size)
 {
-    return &ctx->name[k->name >> 32 & (TXN_NAMES - 1)];
+    const uint8_t *at = key;
+    size_t i = 0;
+
+    if (k->key_size != size || k->table != table)
+        return false;
+    for (; i + 8 <= size; i += 8) {
+        if (word_at(at + i) != word_at(k->key + i))
+            return false;
+    }
+    return i == size || word_at(k->key + i) == htole64(cn_rest64(at, size));
 }
 
 /* Both end with zeros: whole words are compared. */
 static inline bool is_same_key(const uint8_t *a, const uint8_t *b, uint32_t size)
 {
-    return cn_bytes_equal(a, b, cn_align_up(size, 8));
+    for (uint32_t i = 0; i < size; i += 8) {
+        if (word_at(a + i) != word_at(b + i))
+            return false;
+    }
+    return true;
 }
 
-static inline bool is_named(const struct txn_name *name, const struct txn_key *k)
+static inline void hash_key(struct txn_key *k, struct txn_index *index)
 {
-    return name->key_size == k->key_size && name->table == k->table &&
-        is_same_key(name->key, k->key, k->key_size);
+    k->index = index;
+    k->hash = pm_index_hash(&index->root, k->key, k->key_size);
+    k->edition = index->edition;
 }
 
-/* A name not met lately. Errors: CAIRN_E_NO_TABLE. */
-__attribute__((noinline)) static int learn_name(
-    struct cairn_ctx *ctx, struct txn_key *k, struct txn_name *name)
+/* Its shard, and its hash if the index there is known. Both are computed each time: what would
+ * remember them for many keys is further away than that takes. Errors: CAIRN_E_NO_TABLE. */
+static inline int place_key(struct cairn_ctx *ctx, struct txn_key *k)
 {
     const struct txn_config *config = ctx->cluster->config;
+    uint32_t at = txn_config_table_at(config, k->table);
 
-    if (!txn_config_has_table(config, k->table))
+    if (CN_UNLIKELY(at == config->table_count))
         return cn_fail(CAIRN_E_NO_TABLE, "no table with id %u in %s", k->table, config->path);
     k->peer = (uint16_t)txn_config_shard(config, k->table, k->key, k->key_size);
-    if (k->key_size > TXN_NAME_KEY_MAX)
-        return 0;
-    name->table = k->table;
-    name->peer = k->peer;
-    name->key_size = k->key_size;
-    memcpy(name->key, k->key, cn_align_up(k->key_size, 8));
-    name->edition = 0;
-    name->index = NULL;
+    struct txn_index *index = &ctx->index[k->peer * config->table_count + at];
+    if (CN_LIKELY(index->known && index->incarnation == ctx->peer[k->peer].incarnation))
+        hash_key(k, index);
     return 0;
-}
-
-/* Shard, and the hash in the index if it is known. */
-static inline int find_name(struct cairn_ctx *ctx, struct txn_key *k)
-{
-    struct txn_name *name = name_of(ctx, k);
-
-    if (CN_UNLIKELY(!is_named(name, k)))
-        return learn_name(ctx, k, name);
-    k->peer = name->peer;
-    k->index = name->index;
-    k->hash = name->hash;
-    k->edition = name->edition;
-    return 0;
-}
-
-static void note_hash(struct cairn_ctx *ctx, const struct txn_key *k)
-{
-    struct txn_name *name = name_of(ctx, k);
-
-    if (!is_named(name, k))
-        return;
-    name->index = k->index;
-    name->hash = k->hash;
-    name->edition = k->edition;
 }
 
 /* ---- keys ---- */
 
-/* All but the bytes of the key, which are behind them. */
+/* All up to the places of a block. */
 static inline void clear_key(struct txn_key *k)
 {
-    _Static_assert(offsetof(struct txn_key, key) % 8 == 0, "cn_zero");
-    cn_zero(k, offsetof(struct txn_key, key));
+    _Static_assert(offsetof(struct txn_key, block_off) % 16 == 0, "cn_zero");
+    cn_zero(k, offsetof(struct txn_key, block_off));
     k->block = TXN_NONE;
 }
 
-CN_HOT
-int txn_set_key(
-    struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size, struct txn_key **ret_key)
+/* A key that is not in the set: the one behind it, where its bytes are already. */
+static inline int add_key(struct cairn_tx *tx, uint32_t table, size_t key_size, uint64_t name)
 {
     struct txn_key *fresh = &tx->key[tx->key_count];
 
-    if (CN_UNLIKELY(key == NULL || key_size == 0 || key_size > CAIRN_KEY_SIZE_MAX))
-        return cn_fail(CAIRN_E_KEY_SIZE, "a key of %zu bytes; 1 to %u are allowed", key_size,
-            CAIRN_KEY_SIZE_MAX);
-    uint64_t name = take_name(fresh, table, key, key_size);
-    for (struct txn_key *k = tx->key; k != fresh; k++) {
-        if (k->name == name && k->table == table && k->key_size == key_size &&
-            is_same_key(k->key, fresh->key, (uint32_t)key_size)) {
-            *ret_key = k;
-            return 0;
-        }
-    }
     if (CN_UNLIKELY(tx->key_count == CAIRN_TX_KEYS_MAX))
         return cn_fail(CAIRN_E_TX_SIZE, "more than %u keys in a transaction", CAIRN_TX_KEYS_MAX);
     clear_key(fresh);
     fresh->name = name;
     fresh->table = table;
     fresh->key_size = (uint8_t)key_size;
-    int rc = find_name(tx->ctx, fresh);
-    if (CN_UNLIKELY(rc != 0))
-        return rc;
-    tx->key_count++;
-    *ret_key = fresh;
-    return 0;
+    int rc = place_key(tx->ctx, fresh);
+    tx->key_count += rc == 0;
+    return rc;
 }
 
 CN_HOT
+int txn_set_key(
+    struct cairn_tx *tx, uint32_t table, const void *key, size_t key_size, struct txn_key **ret_key)
+{
+    struct txn_key *k = &tx->key[tx->key_next], *fresh = &tx->key[tx->key_count];
+
+    if (CN_UNLIKELY(key == NULL || key_size == 0 || key_size > CAIRN_KEY_SIZE_MAX))
+        return cn_fail(CAIRN_E_KEY_SIZE, "a key of %zu bytes; 1 to %u are allowed", key_size,
+            CAIRN_KEY_SIZE_MAX);
+    /* What was read is mostly written in the same order: the one behind the one found last. */
+    if (k != fresh && is_key(k, table, key, key_size)) {
+        tx->key_next++;
+        *ret_key = k;
+        return 0;
+    }
+    uint64_t name = take_name(fresh, table, key, key_size);
+    for (k = tx->key; k != fresh; k++) {
+        if (k->name == name && k->table == table && k->key_size == key_size &&
+            is_same_key(k->key, fresh->key, (uint32_t)key_size)) {
+            tx->key_next = (uint32_t)(k - tx->key) + 1;
+            *ret_key = k;
+            return 0;
+        }
+    }
+    int rc = add_key(tx, table, key_size, name);
+    if (CN_LIKELY(rc == 0))
+        *ret_key = fresh;
+    return rc;
+}
+
 int txn_set_locate(struct cairn_tx *tx, struct txn_key *key)
 {
     struct txn_peer *peer = &tx->ctx->peer[key->peer];
+    struct txn_index *index;
 
     if (CN_LIKELY(txn_set_is_located(peer, key)))
         return 0;
     int rc = txn_peer_need(peer);
     if (rc != 0 || txn_set_is_located(peer, key))
         return rc;
-    rc = txn_table_need(tx, peer, key->table, &key->index);
+    rc = txn_table_need(tx, peer, key->table, &index);
     if (rc != 0)
         return rc;
-    key->hash = pm_index_hash(&key->index->root, key->key, key->key_size);
-    key->edition = key->index->edition;
-    note_hash(tx->ctx, key);
+    hash_key(key, index);
     return 0;
 }
 

@@ -37,10 +37,8 @@ int txn_table_need(struct cairn_tx *tx, struct txn_peer *peer, uint32_t table,
     struct rd_table_wire body = {.table = le16_make((uint16_t)table), .shard = le16_make(peer->at)};
     struct txn_request reply;
     struct pm_index read;
-    uint32_t t = 0;
+    uint32_t t = txn_config_table_at(config, table);
 
-    while (t < config->table_count && config->table[t].id != table)
-        t++;
     if (t == config->table_count)
         return cn_fail(CAIRN_E_NO_TABLE, "no table with id %u in %s", table, config->path);
     struct txn_index *index = &ctx->index[peer->at * config->table_count + t];

@@ -162,7 +162,7 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_ctx_open(struct cairn *cluster, struct cair
  * Close: gives the slots back. Operations under way are carried to their end first, and `done` is
  * called: a commit gets its outcome; what bodies of cairn_run_async() call from then on returns
  * CAIRN_E_STATE, and they do not run again. A transaction still open then is aborted. *ctx becomes
- * NULL.
+ * NULL. `done` may call it, a body of cairn_run_async() must not.
  */
 CAIRN_API void cairn_ctx_close(struct cairn_ctx **ctx);
 
@@ -341,8 +341,9 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_run_async(
  * has completed; 0 with nothing to do but wait. */
 CAIRN_API uint32_t cairn_poll(struct cairn_ctx *ctx);
 /* Poll, and sleep between as configured (`pace`), until `op` is done; completes others too.
- * Returns op->result, with its text. CAIRN_E_STATE: `op` is not under way here, or this is called
- * from a body of cairn_run_async(). */
+ * Returns op->result, with its text. (One that its `done` begins anew is waited for anew.)
+ * CAIRN_E_STATE: `op` is not under way here, or this is called from a body of cairn_run_async().
+ */
 CAIRN_API int cairn_wait(struct cairn_ctx *ctx, struct cairn_op *op);
 /*
  * A descriptor for the caller's poll(2) or epoll(7): readable when cairn_poll() has something to
@@ -366,7 +367,8 @@ struct cairn_stats {
     uint64_t bytes_read, bytes_written;
     uint64_t cache_hits, cache_misses, bucket_hops, absence_rechecks;
     uint64_t grants, rooms, agains, fulls, wakeups, reconnects;
-    /* Log-linear: bucket i < 16 counts i ns; above, 16 buckets per power of two. */
+    /* From begin to the end of commit, of one transaction in eight. Log-linear: bucket i < 16
+     * counts i ns; above, 16 buckets per power of two. */
     uint64_t commit_latency[CAIRN_HISTOGRAM_BUCKETS];
 };
 

@@ -33,12 +33,14 @@ static inline struct le64 le64_make(uint64_t v) { return (struct le64){htole64(v
 #define CN_PRINTF(a, b) __attribute__((format(printf, a, b)))
 /* On the path of every transaction: such functions lie together. */
 #define CN_HOT __attribute__((hot))
+/* The opposite: code that calls such a function is laid aside, too. */
+#define CN_COLD __attribute__((cold))
 #define CN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define CN_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define CN_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define CN_MUST_CHECK CAIRN_MUST_CHECK
 
-CN_NORETURN void cn_panic(const char *file, int line, const char *what);
+CN_NORETURN CN_COLD void cn_panic(const char *file, int line, const char *what);
 
 /* Programming errors only: bytes from media or wire are never asserted. Stays in release. */
 #define CAIRN_ASSERT(cond) (CN_LIKELY(cond) ? (void)0 : cn_panic(__FILE__, __LINE__, #cond))
@@ -52,11 +54,11 @@ CN_NORETURN void cn_panic(const char *file, int line, const char *what);
  * Record the text of an error for the calling thread (cairn_last_error) and return `code`, so that
  * `return cn_fail(CAIRN_E_CONFIG, "%s: no node %u", path, id);` is the way to fail.
  */
-int cn_fail(int code, const char *format, ...) CN_PRINTF(2, 3);
+int cn_fail(int code, const char *format, ...) CN_PRINTF(2, 3) CN_COLD;
 /* The same without a format, for where it happens often: `text` may be the last one. */
 int cn_fail_plain(int code, const char *text);
 /* Put text before the last error's text: "node 2: ...". Returns `code`. */
-int cn_fail_context(int code, const char *format, ...) CN_PRINTF(2, 3);
+int cn_fail_context(int code, const char *format, ...) CN_PRINTF(2, 3) CN_COLD;
 
 static inline uint64_t cn_align_up(uint64_t v, uint64_t a) { return (v + a - 1) / a * a; }
 static inline uint64_t cn_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -113,6 +115,8 @@ uint32_t cn_crc32c(uint32_t crc, const void *data, size_t size);
 /* Of two words (as le64), then `data`, in one call: what a place puts in front of what is there. */
 uint32_t cn_crc32c_behind(
     uint32_t crc, uint64_t first, uint64_t second, const void *data, size_t size);
+/* Of two at once, in the time of one: each step of a crc waits for the one before. */
+void cn_crc32c_two(uint32_t crc[2], const void *const data[2], const size_t size[2]);
 /* crc64 of ECMA-182 (as in xz), chained as above: independent of crc32c. */
 uint64_t cn_crc64(uint64_t crc, const void *data, size_t size);
 
@@ -195,6 +199,28 @@ static inline uint64_t cn_tail64(const void *at, size_t size)
     return le64_get(word);
 }
 
+/* The last `size % 8` bytes of so many, in the same way, by loads that overlap. */
+static inline uint64_t cn_rest64(const void *at, size_t size)
+{
+    const uint8_t *first = at, *end = first + size;
+    unsigned bits = (unsigned)size % 8 * 8;
+    struct le64 word;
+    struct le32 low, high;
+
+    if (bits == 0)
+        return 0;
+    if (size > sizeof(word)) {
+        memcpy(&word, end - sizeof(word), sizeof(word));
+        return le64_get(word) >> (64 - bits);
+    }
+    if (size < sizeof(low)) /* one, two or three: the middle is the first or the last, or not */
+        return first[0] | (uint64_t)first[size / 2] << (size / 2 * 8) |
+            (uint64_t)end[-1] << (bits - 8);
+    memcpy(&low, first, sizeof(low));
+    memcpy(&high, end - sizeof(high), sizeof(high));
+    return le32_get(low) | (uint64_t)le32_get(high) << (bits - 32);
+}
+
 /* memcmp() == 0 of what is mostly a few words. */
 static inline bool cn_bytes_equal(const void *a, const void *b, size_t size)
 {
@@ -212,5 +238,7 @@ static inline bool cn_bytes_equal(const void *a, const void *b, size_t size)
 
 /* Keyed 64-bit hash of a key (SipHash-2-4). */
 uint64_t cn_siphash(const uint8_t key[16], const void *data, size_t size);
+/* With the key as two little-endian numbers. */
+uint64_t cn_siphash_words(uint64_t key0, uint64_t key1, const void *data, size_t size);
 
 #endif

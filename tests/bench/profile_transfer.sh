@@ -23,7 +23,7 @@ cairn_put         1 put: both values into the write set
 cairn_commit      1 commit
 txn_plan          2 what goes to which node
 txn_log_all       2 records: built, written, flushes posted
-pm_record_crc     3 their checksums
+pm_record_sign_two 3 their checksums
 txn_wait_trip     1 of both: waiting and polling
 txn_mark_all      2 marks
 txn_plan_learn    2 the cache learns

@@ -69,6 +69,23 @@ static void cn_crc32c_behind__any_size__is_that_of_the_bytes_in_a_row(void **sta
             cn_crc32c(7, row, 16 + size));
 }
 
+static void cn_crc32c_two__any_sizes__each_its_own(void **state)
+{
+    static uint8_t bytes[2][1100];
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(bytes); i++)
+        bytes[i % 2][i / 2] = (uint8_t)(i * 7 + i / 256);
+    for (uint32_t i = 0; i < 4000; i++) {
+        const size_t size[2] = {i * 37 % 1100, i < 1100 ? i : i * 101 % 1100};
+        const void *const data[2] = {bytes[0], bytes[1]};
+        uint32_t crc[2] = {i, ~i};
+        cn_crc32c_two(crc, data, size);
+        assert_int_equal(crc[0], cn_crc32c(i, bytes[0], size[0]));
+        assert_int_equal(crc[1], cn_crc32c(~i, bytes[1], size[1]));
+    }
+}
+
 static void cn_crc64__check_value_and_splits__as_published(void **state)
 {
     const char *digits = "123456789";
@@ -86,6 +103,7 @@ int main(void)
         cmocka_unit_test(cn_crc32c__nothing__changes_nothing),
         cmocka_unit_test(cn_crc32c__any_split__chains),
         cmocka_unit_test(cn_crc32c_behind__any_size__is_that_of_the_bytes_in_a_row),
+        cmocka_unit_test(cn_crc32c_two__any_sizes__each_its_own),
         cmocka_unit_test(cn_crc64__check_value_and_splits__as_published),
     };
 

@@ -80,8 +80,8 @@ static void pm_record_end__two_writes__reads_back(void **state)
     assert_false(pm_record_next_write(&r, &cursor, &w));
 }
 
-/* The coordinator's way: participants copied from another record, key and value padded already. */
-static void pm_record_open_write__padded__same_bytes_as_added(void **state)
+/* The coordinator's way: arrays opened whole, key and value padded already. */
+static void pm_record_open__filled_in__same_bytes_as_added(void **state)
 {
     uint8_t buf[512] __attribute__((aligned(64))), other[512] __attribute__((aligned(64)));
     static const uint8_t key[8] = "key", value[8] = "value";
@@ -90,6 +90,8 @@ static void pm_record_open_write__padded__same_bytes_as_added(void **state)
         .key_size = le16_make(3),
         .value_size = le32_make(5),
         .item = le64_make(4096)};
+    struct pm_participant_pm *p;
+    struct pm_lock_pm *l;
     struct pm_write_pm *at;
 
     (void)state;
@@ -103,8 +105,13 @@ static void pm_record_open_write__padded__same_bytes_as_added(void **state)
     uint32_t size = pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &place);
     assert_int_not_equal(size, 0);
     pm_record_begin(&w, other, sizeof(other));
-    pm_record_copy_participants(&w, buf, 2);
-    pm_record_add_lock(&w, 4096, 7);
+    p = pm_record_open_participants(&w, 2);
+    assert_non_null(p);
+    pm_participant_set(&p[0], 2, 1, 0, 3, 9, 11);
+    pm_participant_set(&p[1], 4, 2, 0, 1, 6, 50);
+    l = pm_record_open_locks(&w, 1);
+    assert_non_null(l);
+    *l = pm_lock_make(4096, 7);
     at = pm_record_open_write(&w, 3, 5);
     assert_non_null(at);
     *at = write;
@@ -113,8 +120,18 @@ static void pm_record_open_write__padded__same_bytes_as_added(void **state)
     known.crc = pm_place_crc(&place);
     assert_int_equal(pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &known), size);
     assert_memory_equal(buf, other, size);
+    uint8_t *const both[2] = {buf, other};
+    const struct pm_place elsewhere = {.slot = 5, .epoch = 6, .nonce = 7, .log_off = 64};
+    const struct pm_place *const places[2] = {&elsewhere, &known};
+    ((struct pm_record_pm *)(void *)other)->crc = le32_make(0);
+    pm_record_sign_two((void *const *)both, places);
+    assert_int_equal(le32_get(((struct pm_record_pm *)(void *)buf)->crc),
+        pm_record_crc(buf, size, &elsewhere));
+    pm_record_sign(buf, &place);
+    assert_memory_equal(buf, other, size);
     pm_record_begin(&w, other, 100);
-    pm_record_copy_participants(&w, buf, 2);
+    assert_null(pm_record_open_participants(&w, 2));
+    assert_null(pm_record_open_locks(&w, 1));
     assert_null(pm_record_open_write(&w, 3, 5));
     assert_int_equal(pm_record_end(&w, PM_RECORD_TX, &txid, 11, 1, &place), 0);
 }
@@ -148,6 +165,12 @@ static void pm_record_add__too_many__overflow(void **state)
     pm_record_add_lock(&w, 1, 0);
     assert_true(w.overflow);
     assert_int_equal(pm_record_end(&w, PM_RECORD_TX, &txid, 1, 1, &place), 0);
+    pm_record_begin(&w, buf, sizeof(buf));
+    assert_null(pm_record_open_participants(&w, PM_RECORD_PARTICIPANTS_MAX + 1));
+    assert_true(w.overflow);
+    pm_record_begin(&w, buf, sizeof(buf));
+    assert_non_null(pm_record_open_locks(&w, PM_RECORD_LOCKS_MAX));
+    assert_null(pm_record_open_locks(&w, 1));
     pm_record_begin(&w, buf, sizeof(buf));
     assert_null(pm_record_add_write(&w, &huge, "", NULL));
     assert_true(w.overflow);
@@ -228,7 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pm_record_end__two_writes__reads_back),
-        cmocka_unit_test(pm_record_open_write__padded__same_bytes_as_added),
+        cmocka_unit_test(pm_record_open__filled_in__same_bytes_as_added),
         cmocka_unit_test(pm_record_end__any_smaller_buffer__overflow_and_no_overrun),
         cmocka_unit_test(pm_record_add__too_many__overflow),
         cmocka_unit_test(pm_record_make_void__any__is_a_valid_void),

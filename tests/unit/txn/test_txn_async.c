@@ -409,6 +409,200 @@ static void ctx_close__node_silent__all_are_told_and_nothing_begins(void **state
     assert_true(fs.fake.now_ns - begin_ns < UINT64_C(20000000000));
 }
 
+/* Nobody but its caller ends a transaction that it has left open, and that is only behind the
+ * lanes: none of them waits for that. */
+static void close_beside_one_that_waits(void)
+{
+    struct cairn_op op = {.done = NULL};
+    static uint32_t k = 1;
+    uint64_t begin_ns = fs.fake.now_ns;
+
+    assert_int_equal(cairn_run_async(fs.ctx, put_two, &k, 600000, &op), 0);
+    assert_int_equal(cairn_poll(fs.ctx), 0);
+    cairn_ctx_close(&fs.ctx);
+    assert_int_equal(op.result, CAIRN_E_STATE);
+    assert_true(fs.fake.now_ns - begin_ns < UINT64_C(1000000000));
+}
+
+static void read_one(struct cairn_tx *tx, uint32_t k)
+{
+    char buf[16];
+    size_t size;
+
+    assert_int_equal(cairn_get(tx, 1, key[k], strlen(key[k]), buf, sizeof(buf), &size), 0);
+}
+
+static void ctx_close__session_lost_and_one_left_open__no_lane_waits_for_it(void **state)
+{
+    (void)state;
+    read_one(begin(), 0);
+    ts_fake_down(&fs.fake, 1, CAIRN_E_NODE_DOWN);
+    (void)cairn_poll(fs.ctx);
+    close_beside_one_that_waits();
+}
+
+static void ctx_close__token_taken_and_left_open__no_lane_waits_for_it(void **state)
+{
+    struct cairn_tx *tx = begin();
+    char token[CAIRN_TOKEN_SIZE];
+
+    (void)state;
+    put(tx, 0);
+    assert_int_equal(cairn_tx_token(tx, token), 0);
+    close_beside_one_that_waits();
+}
+
+static void close_it(struct cairn_op *op)
+{
+    (void)op;
+    told++;
+    cairn_ctx_close(&fs.ctx);
+}
+
+static void close_through_another(struct cairn_op *op)
+{
+    struct cairn_ctx *ctx = fs.ctx;
+
+    (void)op;
+    told++;
+    cairn_ctx_close(&ctx);
+    assert_null(ctx);
+}
+
+static void start_four(struct cairn_op op[LANES], void (*done)(struct cairn_op *op))
+{
+    static uint32_t k[LANES] = {0, 1, 2, 3};
+
+    told = 0;
+    for (uint32_t i = 0; i < LANES; i++) {
+        op[i] = (struct cairn_op){.done = done};
+        assert_int_equal(cairn_run_async(fs.ctx, put_two, &k[i], 1000, &op[i]), 0);
+    }
+}
+
+static void done__closes_the_context__all_are_told_and_the_poll_returns(void **state)
+{
+    struct cairn_op op[LANES];
+
+    (void)state;
+    start_four(op, close_it);
+    while (cairn_poll(fs.ctx) == 0)
+        ;
+    assert_null(fs.ctx);
+    assert_int_equal(told, LANES);
+    for (uint32_t i = 0; i < LANES; i++)
+        assert_int_not_equal(op[i].result, CAIRN_PENDING);
+}
+
+static void done__closes_the_context__the_wait_has_its_result(void **state)
+{
+    struct cairn_op op[LANES];
+
+    (void)state;
+    start_four(op, close_it);
+    int rc = cairn_wait(fs.ctx, &op[LANES - 1]);
+    assert_null(fs.ctx);
+    assert_int_equal(rc, op[LANES - 1].result);
+}
+
+static void ctx_close__closed_by_what_it_tells__once(void **state)
+{
+    struct cairn_op op[LANES];
+
+    (void)state;
+    start_four(op, close_through_another);
+    cairn_ctx_close(&fs.ctx);
+    assert_null(fs.ctx);
+    assert_int_equal(told, LANES);
+}
+
+/* ---- of each other ---- */
+
+static struct {
+    int rc;
+    uint64_t took_ns;
+} second;
+
+static int begin_second(struct cairn_tx *tx, void *arg)
+{
+    struct cairn_tx *other;
+    char buf[16];
+    size_t size;
+
+    (void)arg;
+    read_one(tx, 0);
+    ts_fake_down(&fs.fake, 1, CAIRN_E_NODE_DOWN);
+    int rc = cairn_get(tx, 1, key[1], strlen(key[1]), buf, sizeof(buf), &size);
+    uint64_t begin_ns = fs.fake.now_ns;
+    second.rc = cairn_begin(fs.ctx, &other);
+    second.took_ns = fs.fake.now_ns - begin_ns;
+    return rc;
+}
+
+/* It would wait for the end of its own. */
+static void body__begins_another_behind_a_loss__refused_at_once(void **state)
+{
+    struct cairn_op op = {.done = NULL};
+
+    (void)state;
+    assert_int_equal(cairn_run_async(fs.ctx, begin_second, NULL, 60000, &op), 0);
+    assert_int_equal(cairn_wait(fs.ctx, &op), CAIRN_E_NODE_DOWN);
+    assert_int_equal(second.rc, CAIRN_E_NODE_DOWN);
+    assert_true(second.took_ns < 1000000);
+}
+
+static struct cairn_op later;
+static uint64_t later_ns;
+
+static void begin_later(struct cairn_op *op)
+{
+    static uint32_t k = 2;
+
+    (void)op;
+    later = (struct cairn_op){.done = NULL};
+    later_ns = fs.fake.now_ns;
+    assert_int_equal(cairn_run_async(fs.ctx, put_two, &k, 60000, &later), 0);
+}
+
+/* Two share a try to connect; when the first has given up a third begins the next one, of which the
+ * second, whose time is up a little later, knows nothing. */
+static void connect__joined_by_one_whose_time_is_up__goes_on(void **state)
+{
+    static uint32_t k[2] = {0, 1};
+    struct cairn_op first = {.done = begin_later}, joins = {.done = NULL};
+
+    (void)state;
+    fs.fake.node[0].silent = true;
+    assert_int_equal(cairn_run_async(fs.ctx, put_two, &k[0], 60000, &first), 0);
+    fs.fake.now_ns += 5000000;
+    assert_int_equal(cairn_run_async(fs.ctx, put_two, &k[1], 60000, &joins), 0);
+    assert_int_equal(cairn_wait(fs.ctx, &joins), CAIRN_E_TIMEOUT);
+    assert_int_equal(first.result, CAIRN_E_TIMEOUT);
+    assert_int_equal(cairn_wait(fs.ctx, &later), CAIRN_E_TIMEOUT);
+    assert_true(fs.fake.now_ns - later_ns >= UINT64_C(1990000000));
+}
+
+/* What a transaction of the caller's gives back when it ends, a lane may wait for. */
+static void abort__had_taken_its_token__lane_that_waited_goes_on(void **state)
+{
+    struct cairn_tx *tx = begin();
+    struct cairn_op op = {.done = NULL};
+    char token[CAIRN_TOKEN_SIZE];
+    uint32_t k = 1;
+
+    (void)state;
+    put(tx, 0);
+    assert_int_equal(cairn_tx_token(tx, token), 0);
+    assert_int_equal(cairn_run_async(fs.ctx, put_two, &k, 60000, &op), 0);
+    (void)cairn_poll(fs.ctx);
+    cairn_abort(tx);
+    for (uint32_t i = 0; i < 200 && op.result == CAIRN_PENDING; i++) {
+        (void)cairn_poll(fs.ctx);
+        assert_true(op.result != CAIRN_PENDING || cairn_arm(fs.ctx) == 0); /* would sleep */
+    }
+    assert_int_equal(op.result, 0);
+}
+
 int main(void)
 {
 #define ASYNC_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -425,6 +619,14 @@ int main(void)
         ASYNC_TEST(commit_async__unknown__has_its_token),
         ASYNC_TEST(run_async__two_unknown__each_asks_for_its_own),
         ASYNC_TEST(ctx_close__node_silent__all_are_told_and_nothing_begins),
+        ASYNC_TEST(ctx_close__session_lost_and_one_left_open__no_lane_waits_for_it),
+        ASYNC_TEST(ctx_close__token_taken_and_left_open__no_lane_waits_for_it),
+        ASYNC_TEST(done__closes_the_context__all_are_told_and_the_poll_returns),
+        ASYNC_TEST(done__closes_the_context__the_wait_has_its_result),
+        ASYNC_TEST(ctx_close__closed_by_what_it_tells__once),
+        ASYNC_TEST(body__begins_another_behind_a_loss__refused_at_once),
+        ASYNC_TEST(connect__joined_by_one_whose_time_is_up__goes_on),
+        ASYNC_TEST(abort__had_taken_its_token__lane_that_waited_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

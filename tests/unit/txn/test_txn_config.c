@@ -59,8 +59,8 @@ static void txn_config_check__good__sorted_and_complete(void **state)
     assert_null(txn_config_find_node(config, 1));
     assert_int_equal(txn_config_find_table(config, "b")->id, 2);
     assert_null(txn_config_find_table(config, "c"));
-    assert_true(txn_config_has_table(config, 2));
-    assert_false(txn_config_has_table(config, 3));
+    assert_int_equal(config->table[txn_config_table_at(config, 2)].id, 2);
+    assert_int_equal(txn_config_table_at(config, 3), config->table_count);
 }
 
 static void txn_config_check__duplicates__named(void **state)

@@ -35,10 +35,25 @@ static struct job job[LANES];
 static uint64_t flushed_at[TS_FAKE_NODES]; /* polls at the last flush of a node */
 static uint32_t late_marks, cut_off;
 static uint16_t hold_node;  /* completions of its flushes do not come */
+static bool refuse_read, refuse_release; /* once, the fabric has no room behind a lock, to unlock */
+static bool behind_cas;
 static uint16_t break_node; /* ... or its connection is lost there */
+
+static bool is_refused(const struct ts_fake_post *post)
+{
+    bool read = refuse_read && behind_cas && post->op == TS_FAKE_READ;
+    bool release = refuse_release && post->op == TS_FAKE_CAS && !pm_word_locked_bit(post->value);
+
+    behind_cas = post->op == TS_FAKE_CAS;
+    refuse_read = refuse_read && !read;
+    refuse_release = refuse_release && !release;
+    return read || release;
+}
 
 static int on_post(struct ts_fake *fake, const struct ts_fake_post *post)
 {
+    if (is_refused(post))
+        return cn_fail(CAIRN_E_AGAIN, "the queue is full");
     if (post->op == TS_FAKE_FLUSH) {
         flushed_at[post->node - 1] = fake->polls;
         if (post->node == hold_node)
@@ -63,6 +78,7 @@ static int open_lanes(uint32_t inflight)
     memset(flushed_at, 0, sizeof(flushed_at));
     late_marks = cut_off = 0;
     hold_node = break_node = 0;
+    refuse_read = refuse_release = behind_cas = false;
     for (uint32_t i = 0; i < LANES; i++) {
         for (uint16_t n = 1; n <= 2; n++) {
             ts_fs_key(&fs, n, i, job[i].key[n - 1]);
@@ -237,7 +253,7 @@ static void post_mark__flush_outstanding__behind_it_and_before_the_next(void **s
     const uint64_t at = RING + 4096 + 128;
     struct txn_batch first = {0}, second = {0}, marks = {0};
     struct txn_flush wait[2];
-    struct txn_mark mark;
+    struct txn_rec rec = {.off = 128};
     int status[2];
 
     (void)state;
@@ -247,7 +263,7 @@ static void post_mark__flush_outstanding__behind_it_and_before_the_next(void **s
     uint32_t from = fs.fake.post_count;
     assert_int_equal(txn_post_flush(peer, &first, &status[0], at, 64, &wait[0]), 0);
     txn_ring(fs.ctx);
-    txn_post_mark(peer, &marks, at, 7, &mark);
+    txn_post_mark(peer, &marks, at, 7, &rec.mark);
     assert_int_equal(txn_post_flush(peer, &second, &status[1], at, 64, &wait[1]), 0);
     txn_ring(fs.ctx);
     txn_ring(fs.ctx);
@@ -268,7 +284,7 @@ static void post_flush__connection_lost_before_the_ring__all_fail(void **state)
     const uint64_t at = RING + 4096 + 128;
     struct txn_batch batch = {0}, marks = {0};
     struct txn_flush wait[2];
-    struct txn_mark mark;
+    struct txn_rec rec = {.off = 128};
     int status[2];
 
     (void)state;
@@ -277,7 +293,7 @@ static void post_flush__connection_lost_before_the_ring__all_fail(void **state)
     struct txn_peer *peer = &fs.ctx->peer[0];
     assert_int_equal(txn_post_flush(peer, &batch, &status[0], at, 64, &wait[0]), 0);
     txn_ring(fs.ctx);
-    txn_post_mark(peer, &marks, at, 7, &mark);
+    txn_post_mark(peer, &marks, at, 7, &rec.mark);
     assert_int_equal(txn_post_flush(peer, &batch, &status[1], at, 64, &wait[1]), 0);
     assert_int_equal(batch.left, 2);
     uint32_t from = fs.fake.post_count;
@@ -289,6 +305,150 @@ static void post_flush__connection_lost_before_the_ring__all_fail(void **state)
     assert_int_equal(marks.left, 0);
     txn_ring(fs.ctx);
     assert_int_equal(fs.fake.post_count, from);
+}
+
+/* ---- marks that come late ---- */
+
+/* What the node does to all that node 1 was sent: applied, and passed. */
+static void pass_all(const char *key)
+{
+    const struct txn_peer *peer = &fs.ctx->peer[0];
+    struct rd_position_wire at = {.seq = le64_make(peer->seq), .off = le64_make(peer->log_off)};
+
+    memcpy(fs.fake.node[0].memory + RING + 64, &at, sizeof(at));
+    for (uint32_t i = 0; i < LANES; i++) {
+        uint64_t word = le64toh(*ts_fs_word(&fs, 1, TS_ITEMS + 1024 * i));
+        if (strcmp(key, job[i].key[0]) == 0)
+            ts_fs_item(&fs, 1, TS_ITEMS + 1024 * i, pm_word_version(word) + 1, key, "newer");
+    }
+}
+
+/* The flushes of a node that was silent complete after all. */
+static void complete_held(uint16_t node)
+{
+    for (uint32_t i = 0; i < TXN_OPS_MAX; i++) {
+        const struct txn_op *op = &fs.ctx->op[i];
+        if (op->busy && op->peer == node - 1)
+            fs.fake.event[fs.fake.tail++ % TS_FAKE_EVENTS] =
+                (struct rd_event){.type = RD_EV_COMPLETION,
+                    .conn = &ts_fake_conn(&fs.fake, node)->rd,
+                    .wr_id = (uint64_t)op->gen << 32 | i};
+    }
+    fs.fake.node[node - 1].silent = false;
+    hold_node = 0;
+}
+
+/* Its node has resolved the record, as it could: it was everywhere. Others log on, and the ring
+ * comes round. */
+static void mark__place_is_another_records__left_out(void **state)
+{
+    struct txn_peer *peer = &fs.ctx->peer[0];
+    uint8_t before[64];
+
+    (void)state;
+    warm_up();
+    hold_node = 2;
+    start(0, 1);
+    while (!fs.fake.node[1].silent)
+        (void)cairn_poll(fs.ctx);
+    uint64_t end = peer->log_off;
+    pass_all(job[0].key[0]);
+    job[1].key[1][0] = '\0';
+    while (peer->log_off < end + RING_SIZE) {
+        work(&job[1]);
+        check_committed(1, 1);
+        pass_all(job[1].key[0]);
+    }
+    uint8_t *place = fs.fake.node[0].memory + RING + 4096 + (end - 64) % RING_SIZE;
+    memcpy(before, place, sizeof(before));
+    uint32_t from = fs.fake.post_count;
+    complete_held(2);
+    txn_await_lanes(fs.ctx);
+    check_committed(0, 1);
+    assert_int_equal(posts(TS_FAKE_MARK, 1, from), 0);
+    assert_int_equal(posts(TS_FAKE_MARK, 2, from), 1);
+    assert_memory_equal(place, before, sizeof(before));
+}
+
+static void mark__waits_until_the_ring_came_round__left_out(void **state)
+{
+    const uint64_t at = RING + 4096 + 128;
+    struct txn_batch flush = {0}, marks = {0};
+    struct txn_flush wait;
+    struct txn_rec rec[2] = {{.off = 128}, {.off = 256}};
+    int status;
+
+    (void)state;
+    flush_by_message();
+    warm_up();
+    struct txn_peer *peer = &fs.ctx->peer[0];
+    assert_int_equal(txn_post_flush(peer, &flush, &status, at, 64, &wait), 0);
+    txn_ring(fs.ctx);
+    for (uint32_t i = 0; i < 2; i++)
+        txn_post_mark(peer, &marks, at + 128 * i, 7, &rec[i].mark);
+    assert_int_equal(marks.left, 2);
+    peer->log_off = 256 + RING_SIZE; /* up to the second one */
+    uint32_t from = fs.fake.post_count;
+    assert_int_equal(txn_wait(fs.ctx, &flush, TXN_LATER), 0);
+    assert_int_equal(marks.left, 0);
+    assert_int_equal(posts(TS_FAKE_MARK, 1, from), 1);
+    assert_int_equal(fs.fake.post[from].remote, at + 128);
+}
+
+/* ---- what the fabric refuses ---- */
+
+static struct cn_uuid session_before;
+
+static void check_dropped(void)
+{
+    assert_int_equal(fs.ctx->lost, 0);
+    assert_false(cn_uuid_equal(&session_before, &fs.ctx->session));
+    assert_int_equal(posts(TS_FAKE_SEND, 1, 0), 1); /* TABLE, and no goodbye */
+}
+
+/* The lock is taken, and nobody is told: while the connection stands its node takes the owner for
+ * alive. */
+static void lock__read_behind_it_refused__connection_is_dropped(void **state)
+{
+    (void)state;
+    fs.fake.cas_orders_reads = true;
+    warm_up();
+    for (uint32_t i = 0; i < 2; i++) {
+        job[i].key[1][0] = '\0';
+        work(&job[i]);
+    }
+    check_committed(0, 2);
+    for (uint32_t by_lane = 0; by_lane < 2; by_lane++) {
+        session_before = fs.ctx->session;
+        /* As applied: what the hint says again. */
+        *ts_fs_word(&fs, 1, TS_ITEMS + 1024 * by_lane) = htole64(6);
+        refuse_read = true;
+        if (by_lane == 1) {
+            start(by_lane, 1);
+            txn_await_lanes(fs.ctx);
+        } else
+            work(&job[by_lane]);
+        assert_false(refuse_read);
+        assert_int_not_equal(job[by_lane].result, 0);
+        check_dropped();
+        assert_true(pm_word_locked_bit(le64toh(*ts_fs_word(&fs, 1, TS_ITEMS + 1024 * by_lane))));
+    }
+}
+
+static void release__refused__connection_is_dropped(void **state)
+{
+    struct cairn_tx *tx;
+
+    (void)state;
+    warm_up();
+    job[0].key[1][0] = '\0';
+    session_before = fs.ctx->session;
+    assert_int_equal(cairn_begin(fs.ctx, &tx), 0);
+    assert_int_equal(update(tx, &job[0]), 0);
+    refuse_release = true;
+    cairn_abort(tx);
+    assert_false(refuse_release);
+    check_dropped();
 }
 
 /* ---- sequences ---- */
@@ -412,6 +572,68 @@ static void spawn__no_lane_is_free__refused(void **state)
     assert_int_equal(txn_spawn(fs.ctx, work, &more), 0);
     txn_await_lanes(fs.ctx);
     assert_true(more.done);
+}
+
+/* ---- blocks ---- */
+
+static int insert(struct cairn_tx *tx, void *arg)
+{
+    static char value[900]; /* of the class that the fake grants */
+
+    return cairn_put(tx, 1, arg, strlen(arg), value, sizeof(value));
+}
+
+/* Others have taken all, and one of them aborts. */
+static void blocks__all_taken_and_one_given_back__waiting_lane_goes_on(void **state)
+{
+    struct txn_peer *peer = &fs.ctx->peer[0];
+    struct cairn_op op = {.done = NULL};
+    char key[16];
+
+    (void)state;
+    warm_up();
+    assert_int_equal(txn_stock_need(peer, TS_CLASS, 1, txn_op_deadline(fs.ctx)), 0);
+    uint32_t block = txn_block_take(peer, TS_CLASS);
+    while (peer->stock_count[TS_CLASS] != 0)
+        (void)txn_block_take(peer, TS_CLASS);
+    peer->block_free = TXN_NONE;
+    peer->block_free_count = 0;
+    ts_fs_key(&fs, 1, 201, key);
+    assert_int_equal(cairn_run_async(fs.ctx, insert, key, 60000, &op), 0);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(cairn_poll(fs.ctx), 0);
+    uint64_t begin = fs.fake.now_ns;
+    txn_block_return(peer, TS_CLASS, block);
+    start(0, 1); /* another lane gets on */
+    if (cairn_wait(fs.ctx, &op) != 0)
+        fail_msg("%s", cairn_last_error());
+    assert_int_equal(op.outcome, CAIRN_OUTCOME_COMMITTED);
+    assert_true(fs.fake.now_ns - begin < 100 * MS);
+}
+
+/* Many have aborted: all entries stand for blocks of one class, which nobody wants now. */
+static void blocks__all_in_stock_of_another_class__some_are_forgotten(void **state)
+{
+    struct txn_peer *peer = &fs.ctx->peer[0];
+    const uint32_t other = TS_CLASS - 3;
+    struct cairn_op op = {.done = NULL};
+    char key[16];
+
+    (void)state;
+    warm_up();
+    while (peer->block_free != TXN_NONE) {
+        uint32_t at = peer->block_free;
+        peer->block_free = peer->block[at].next;
+        peer->block_free_count--;
+        txn_block_return(peer, other, at);
+    }
+    uint64_t begin = fs.fake.now_ns;
+    ts_fs_key(&fs, 1, 200, key);
+    assert_int_equal(cairn_run_async(fs.ctx, insert, key, 60000, &op), 0);
+    assert_int_equal(cairn_wait(fs.ctx, &op), 0);
+    assert_int_equal(op.outcome, CAIRN_OUTCOME_COMMITTED);
+    assert_true(fs.fake.now_ns - begin < 100 * MS);
+    assert_in_range(peer->stock_count[other], TXN_STOCK_MAX - 3 * TXN_STOCK_CLASS, TXN_STOCK_MAX);
 }
 
 /* ---- losses and deadlines ---- */
@@ -552,10 +774,16 @@ int main(void)
         LANE_TEST(lanes__flushes_by_message__no_mark_while_one_is_outstanding),
         LANE_TEST(post_mark__flush_outstanding__behind_it_and_before_the_next),
         LANE_TEST(post_flush__connection_lost_before_the_ring__all_fail),
+        LANE_TEST(mark__place_is_another_records__left_out),
+        LANE_TEST(mark__waits_until_the_ring_came_round__left_out),
+        LANE_TEST(lock__read_behind_it_refused__connection_is_dropped),
+        LANE_TEST(release__refused__connection_is_dropped),
         LANE_TEST(lanes__flush_of_an_earlier_one_missing__done_stays_below_it),
         cmocka_unit_test_setup_teardown(
             lanes__more_operations_than_there_are__wait_their_turn, setup_many, teardown),
         LANE_TEST(spawn__no_lane_is_free__refused),
+        LANE_TEST(blocks__all_taken_and_one_given_back__waiting_lane_goes_on),
+        LANE_TEST(blocks__all_in_stock_of_another_class__some_are_forgotten),
         LANE_TEST(lanes__connection_lost_at_the_flush__all_end_then_the_session),
         LANE_TEST(lanes__node_falls_silent__all_end_by_the_deadline),
         LANE_TEST(lanes__node_does_not_answer_a_connect__all_share_the_try),

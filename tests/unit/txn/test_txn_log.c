@@ -94,6 +94,39 @@ static void load(uint16_t node, uint64_t log_off, struct pm_record *r)
         fail_msg("%s", cairn_last_error());
 }
 
+static void put_again(const char *value)
+{
+    enum cairn_outcome outcome;
+    struct cairn_tx *tx = begin();
+    uint64_t seq = fs.ctx->peer[0].seq + 1;
+
+    put(tx, ka, value);
+    assert_int_equal(commit(tx, &outcome), 0);
+    assert_int_equal(outcome, CAIRN_OUTCOME_COMMITTED);
+    apply(1, ia, ka, value, seq, fs.ctx->peer[0].log_off);
+}
+
+/* With something in front that is on its way still, so that it does not begin anew. */
+static void commit__record_ends_with_the_staging__next_at_its_start(void **state)
+{
+    (void)state;
+    put_again("new a");
+    struct txn_peer *peer = &fs.ctx->peer[0];
+    uint32_t size = fs.ctx->tx[0].rec[0].size;
+    peer->staging_off = TXN_STAGING_SIZE - size;
+    peer->staging_head = peer->staging_tail + 64;
+    put_again("newer");
+    assert_int_equal(peer->staging_off, 0);
+    peer->staging_head = peer->staging_tail + 64;
+    put_again("last.");
+    assert_int_equal(peer->staging_off, size);
+    assert_ptr_equal(fs.ctx->tx[0].rec[0].bytes, peer->staging);
+    peer->staging_off = TXN_STAGING_SIZE - size + 64;
+    peer->staging_head = peer->staging_tail + 64;
+    put_again("one..");
+    assert_ptr_equal(fs.ctx->tx[0].rec[0].bytes, peer->staging);
+}
+
 static void commit__two_nodes__records_flushes_then_marks(void **state)
 {
     enum cairn_outcome outcome;
@@ -624,6 +657,7 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        CASE(commit__record_ends_with_the_staging__next_at_its_start),
         CASE(commit__two_nodes__records_flushes_then_marks),
         CASE(commit__one_node_twice__sealed_and_the_second_calls_the_first_done),
         CASE(commit__insert_move_delete__ops_and_blocks),
