@@ -181,6 +181,21 @@ static bool is_gone(const struct txn_awaited *frame)
     return frame->outer == frame;
 }
 
+static void begin_frame(struct cairn_ctx *ctx, struct txn_awaited *frame)
+{
+    frame->outer = ctx->awaited;
+    ctx->awaited = frame;
+}
+
+/* False: the context is gone. */
+static bool end_frame(struct cairn_ctx *ctx, const struct txn_awaited *frame)
+{
+    if (is_gone(frame))
+        return false;
+    ctx->awaited = frame->outer;
+    return true;
+}
+
 void txn_tell_gone(struct cairn_ctx *ctx)
 {
     struct txn_awaited *frame = ctx->awaited;
@@ -199,15 +214,13 @@ static bool call_done(struct cairn_ctx *ctx, struct cairn_op *op)
 
     if (op->done == NULL)
         return true;
-    frame.outer = ctx->awaited;
     frame.op = NULL;
-    ctx->awaited = &frame;
+    begin_frame(ctx, &frame);
     (void)txn_leave(ctx, 0); /* it may call anything */
     op->done(op);
-    if (is_gone(&frame))
+    if (!end_frame(ctx, &frame))
         return false;
     txn_enter(ctx);
-    ctx->awaited = frame.outer;
     return true;
 }
 
@@ -290,11 +303,9 @@ static bool await(struct cairn_ctx *ctx, const struct txn_awaited *a)
  * is gone, for a mistake. */
 __attribute__((noinline)) static int await_with_text(struct cairn_ctx *ctx, struct txn_awaited *a)
 {
-    a->outer = ctx->awaited;
-    ctx->awaited = a;
+    begin_frame(ctx, a);
     bool done = await(ctx, a);
-    if (!is_gone(a))
-        ctx->awaited = a->outer;
+    (void)end_frame(ctx, a);
     if (!done)
         return cn_fail(CAIRN_E_STATE, "the operation is not under way in this context");
     return a->op->result == 0 ? 0 : cn_fail(a->op->result, "%s", a->text);
