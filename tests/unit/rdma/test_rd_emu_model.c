@@ -365,22 +365,34 @@ static bool is_readable(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
+/* Armed, it lets its user sleep. It may be woken for nothing once or twice: the watcher has its own
+ * pace, and is not done yet with how the connection came about. */
+static void expect_sleep(struct t_net *f, int fd)
+{
+    for (unsigned tries = 0; tries < 500; tries++) {
+        expect_nothing(f);
+        rd_ep_arm(f->peer.ep);
+        if (!is_readable(fd))
+            return;
+        (void)usleep(10000);
+    }
+    fail();
+}
+
 /* Nobody writes it when the time has come: so it does not let its user sleep until then. */
 static void ep_fd__something_is_not_due_yet__readable_once_armed(void **state)
 {
     struct t_net *f = *state;
     int fd = rd_ep_fd(f->peer.ep);
     assert_true(fd >= 0);
-    rd_ep_arm(f->peer.ep);
-    assert_false(is_readable(fd));
+    expect_sleep(f, fd);
     assert_int_equal(rd_read(f->c, 1, T_EXTENT_OFF, f->arena, 64, RD_SIGNALED), 0);
     expect_nothing(f);
     rd_ep_arm(f->peer.ep);
     assert_true(is_readable(fd));
     pass(2 * RTT);
     expect(f, 1);
-    rd_ep_arm(f->peer.ep);
-    assert_false(is_readable(fd));
+    expect_sleep(f, fd);
 }
 
 /* Such a clock does not move in a sleep: what was slept is skipped. */
