@@ -16,6 +16,7 @@
 
 #include "include/internal/cn_mutant.h"
 #include "tests/sim/xp_pair.h"
+#include "tools/crash/explore/cr_watch.h"
 
 #ifndef CAIRN_MUTANTS
 static int cn_mutant_active; /* never set: the cases that need it are skipped */
@@ -298,12 +299,15 @@ static void find__no_superblock__told(void **state)
 
 /* ---- mutants ---- */
 
-static void expect_killed(int mutant, const char *name, bool representatives)
+enum way { EVERY, REPRESENTATIVES, DIRECTED };
+
+static void expect_killed(int mutant, const char *name, enum way way)
 {
     struct cr_explore_options options = plain;
     struct xp_pair p;
 
-    options.representatives = representatives;
+    options.representatives = way == REPRESENTATIVES;
+    options.directed = way == DIRECTED && cr_watch_works();
     xp_begin(&p);
     cn_mutant_active = mutant;
     xp_watch(&p, options);
@@ -335,7 +339,9 @@ static void find__mutants__killed(void **state)
     (void)state;
 #ifdef CAIRN_MUTANTS
 #define KILL(name)                                                                                 \
-    expect_killed(CN_MUTANT_##name, #name, false), expect_killed(CN_MUTANT_##name, #name, true)
+    expect_killed(CN_MUTANT_##name, #name, EVERY),                                                 \
+        expect_killed(CN_MUTANT_##name, #name, REPRESENTATIVES),                                   \
+        expect_killed(CN_MUTANT_##name, #name, DIRECTED)
     KILL(n_no_body_fence);
     KILL(n_no_applied_fence);
     KILL(n_release_before_applied);

@@ -199,7 +199,9 @@ static void json__any_report__promised_keys(void **state)
         "verdict", "workload", "seeds", "resolved", "crashes_node", "crashes_client",
         "power_failures", "restarts", "pauses", "partitions", "breaks", "words_lost", "reruns",
         "mismatches", "seconds", "cut_short", "failures", "points", "states", "cases",
-        "cases_total", "moments", "moments_exhaustive", "inconclusive"};
+        "cases_total", "moments", "moments_exhaustive", "moments_inside",
+        "moments_inside_exhaustive", "moments_by_chance", "images_proven",
+        "inconclusive"};
     struct cr_report *r = good();
 
     r->seed = UINT64_MAX;

@@ -176,9 +176,14 @@ expect 0 mutants --json
 [ "$(value survivors)" = 0 ] && [ "$(value control)" = true ] && [ "$(value killed)" -ge 45 ] &&
     [ "$(value killed)" = "$(value mutants)" ] || fail "$out"
 
-# The closed set: one case; a slice that is cut short is no pass.
-expect 0 enum --only 3 --depth 1 --json
-[ "$(value images_explored)" -gt 100 ] && [ "$(value cases)" = 1 ] || fail "$out"
+# The closed set: one case, with nothing left out, and image by image; a slice that is cut short is no pass.
+expect 0 enum --only 3 --depth 1 --prove 4 --json
+[ "$(value moments_inside)" -gt 20 ] && [ "$(value cases)" = 1 ] || fail "$out"
+[ ! -x "$(dirname "$cairn")/cairn-crash-closed" ] || # not with every compiler
+    [ "$(value moments_inside) $(value moments)" = "$(value moments_inside_exhaustive) $(value moments_exhaustive)" ] ||
+    fail "$out"
+expect 0 enum --only 3 --depth 1 --each-image --json
+[ "$(value images_explored)" -gt 100 ] && [ "$(value images_proven)" = 0 ] || fail "$out"
 expect 2 enum --time 0.01 --jobs 1
 says 'inconclusive'
 expect 2 litmus --runs 1

@@ -11,6 +11,7 @@
 #include "tools/crash/tell/cr_setup_text.h"
 
 #define MUTANTS_PROGRAM "cairn-crash-mutants"
+#define CLOSED_PROGRAM "cairn-crash-closed"
 
 static bool parse_seed(const char *text, uint64_t *ret_seed)
 {
@@ -75,17 +76,44 @@ void cr_args_keep(int argc, char **argv)
     kept_argv = argv;
 }
 
-static int go_on_in_mutants(const struct tl_command *self)
+/* A program beside this one. */
+static int find_beside(const struct tl_command *self, const char *name, char path[4096])
 {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - sizeof(MUTANTS_PROGRAM) - 1);
+    ssize_t n = readlink("/proc/self/exe", path, 4096 - 64);
 
+    CAIRN_ASSERT(strlen(name) < 63);
     if (n < 0)
         return tl_error(self, "cannot find this program: %s", strerror(errno));
     path[n] = '\0';
     char *slash = strrchr(path, '/');
     CAIRN_ASSERT(slash != NULL);
-    memcpy(slash + 1, MUTANTS_PROGRAM, sizeof(MUTANTS_PROGRAM));
+    memcpy(slash + 1, name, strlen(name) + 1);
+    return -1;
+}
+
+int cr_args_closed(const struct tl_command *self)
+{
+    char path[4096], here[4096];
+    int rc = find_beside(self, CLOSED_PROGRAM, path);
+    ssize_t n = readlink("/proc/self/exe", here, sizeof(here) - 1);
+
+    if (rc != -1)
+        return rc;
+    here[n < 0 ? 0 : n] = '\0';
+    if (strcmp(path, here) == 0)
+        return -1; /* it is this one */
+    (void)fflush(stdout);
+    (void)execv(path, kept_argv);
+    return -1;
+}
+
+static int go_on_in_mutants(const struct tl_command *self)
+{
+    char path[4096];
+    int rc = find_beside(self, MUTANTS_PROGRAM, path);
+
+    if (rc != -1)
+        return rc;
     (void)fflush(stdout);
     (void)execv(path, kept_argv);
     return tl_error(self,

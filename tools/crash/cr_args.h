@@ -48,6 +48,10 @@ int cr_args_setup(
  */
 int cr_args_mutant(const struct tl_command *self, const char *mutant, bool all);
 
+/* Go on in the program that sees what recovery reads, if it is beside this one. -1: it is not, or
+ * is this one; else the exit code. */
+int cr_args_closed(const struct tl_command *self);
+
 /* Of the program, first of all. Owner: the caller. */
 void cr_args_keep(int argc, char **argv);
 /* "cairn crash replay --seed 1 ...": this command, quoted for a shell. Returns `text`. */

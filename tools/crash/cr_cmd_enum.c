@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cr_cmd_enum.c: `cairn crash enum`: the closed set, a case per item. Work can be divided over
- * machines with --part and --parts.
+ * cr_cmd_enum.c: `cairn crash enum`: the closed set, a case per item, by what recovery reads or
+ * image by image. Work can be divided over machines with --part and --parts.
  */
 #include <inttypes.h>
 
 #include "tools/crash/cr_answer.h"
 #include "tools/crash/campaign/cr_build.h"
 #include "tools/crash/explore/cr_enum.h"
+#include "tools/crash/explore/cr_watch.h"
 #include "tools/crash/tell/cr_setup_text.h"
 
 #define NO_CASE UINT64_MAX
@@ -17,7 +18,8 @@ struct closed {
     struct cr_enum_options options;
     uint32_t first, count; /* cases of the sets that were named */
     uint64_t only, part, parts, log2_max, nested, samples;
-    bool nest_every;
+    uint64_t prove_each;
+    bool nest_every, each_image;
     struct cr_report *report;
 };
 
@@ -133,7 +135,8 @@ static int check(const struct tl_command *self, struct closed *p, const char *se
         rc = cr_args_setup(self, p->args, &setup);
     p->options = (struct cr_enum_options){.depth = (uint32_t)p->args->depth,
         .exhaustive_log2 = (uint32_t)p->log2_max, .nested_log2 = (uint32_t)p->nested,
-        .samples = (uint32_t)p->samples, .nest_every = p->nest_every, .seed = p->args->seed,
+        .samples = (uint32_t)p->samples, .nest_every = p->nest_every,
+        .each_image = p->each_image, .prove_each = (uint32_t)p->prove_each, .seed = p->args->seed,
         .durability = setup.durability,
         .mode = setup.mode};
     return rc;
@@ -168,14 +171,19 @@ static int run(const struct tl_command *self, int argc, char **argv)
             .max = UINT32_MAX},
         {.name = "depth", .arg = "N", .help = "crashes inside recovery, one in the other (2)",
             .number = &a.depth, .min = 0, .max = 8},
-        {.name = "exhaustive", .arg = "N", .help = "a moment of up to 2^N images: all of them (12)",
+        {.name = "exhaustive", .arg = "N", .help = "up to 2^N runs per moment (22: all it takes)",
             .number = &p.log2_max, .min = 1, .max = 24},
-        {.name = "nested", .arg = "N", .help = "the same for images inside recovery (12)",
+        {.name = "nested", .arg = "N", .help = "the same for moments inside recovery (22)",
             .number = &p.nested, .min = 1, .max = 24},
+        {.name = "prove", .arg = "N", .help = "of each N-th run try others that it stands for",
+            .number = &p.prove_each, .min = 1, .max = UINT32_MAX},
+        {.name = "each-image",
+            .help = "image by image, not by what recovery reads: all where there are 2^N (12)",
+            .flag = &p.each_image},
         {.name = "nest-every",
-            .help = "crash inside the recovery of every image, also where another's did the same",
+            .help = "then: crash inside the recovery of each, also where others' did the same",
             .flag = &p.nest_every},
-        {.name = "samples", .arg = "N", .help = "else so many drawn ones (64)",
+        {.name = "samples", .arg = "N", .help = "then: else so many drawn ones (64)",
             .number = &p.samples, .min = 1, .max = 1000000},
         CR_OPTION_SEED(a),
         CR_OPTION_TIME(a),
@@ -201,6 +209,12 @@ static int run(const struct tl_command *self, int argc, char **argv)
         return list(&p);
     if (rc == -1)
         rc = cr_args_mutant(self, a.mutant, false);
+    if (rc == -1 && !p.each_image && !cr_watch_works()) {
+        rc = a.mutant == NULL ? cr_args_closed(self) : -1;
+        if (rc == -1 && a.mutant == NULL)
+            fprintf(stderr, "cairn crash enum: image by image, for what recovery reads is not seen "
+                "in this build (gcc, no sanitizer)\n");
+    }
     if (rc != -1)
         return rc;
     p.report = malloc(sizeof(*p.report));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * cr_main.c: the program `cairn-crash`, which `cairn crash` starts; finds the subcommand. Built a
- * second time as `cairn-crash-mutants`, with mutants compiled in.
+ * second time as `cairn-crash-mutants`, with mutants compiled in, and a third time as
+ * `cairn-crash-closed`, which sees what recovery reads (cr_watch.h).
  */
 #include <errno.h>
 #include <signal.h>

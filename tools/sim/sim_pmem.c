@@ -68,6 +68,7 @@ static void fold(struct sim_pool *pool, uint32_t number, unsigned mask, uint64_t
         if (!sure && v.seq > word_seq[v.word])
             line->version[kept++] = v;
     }
+    pool->folds += kept != line->count;
     line->count = kept;
     if (kept == 0 && line->list_at != NOT_LISTED)
         unlist_line(pool, number);
@@ -77,6 +78,17 @@ static void announce(struct sim_pool *pool, const char *what)
 {
     if (pool->before_persist != NULL)
         pool->before_persist(pool->before_persist_arg, pool, what);
+}
+
+static void announce_range(struct sim_pool *pool, const char *what, enum sim_persist persist,
+    uint64_t off, uint64_t size, uint64_t seq)
+{
+    pool->persisting.off = off;
+    pool->persisting.size = size;
+    pool->persisting.seq = seq;
+    pool->persisting.what = persist;
+    announce(pool, what);
+    pool->persisting.what = SIM_PERSIST_OTHER;
 }
 
 static void add_version(struct sim_pool *pool, uint64_t off, bool nic)
@@ -147,8 +159,11 @@ static void on_fence(void *arg, enum cn_step step)
         const struct sim_line *line = &pool->line[pool->writeback[i].line];
         any = line->count > 0 && line->version[0].seq <= pool->writeback[i].seq;
     }
-    if (any)
+    if (any) {
+        pool->persisting.what = SIM_PERSIST_FENCE;
         announce(pool, cn_step_name(step));
+        pool->persisting.what = SIM_PERSIST_OTHER;
+    }
     if (any && pool->sim != NULL && sim_is_watched(pool->sim))
         sim_tell_fence(pool);
     for (uint32_t i = 0; i < pool->writeback_count; i++)
@@ -273,7 +288,7 @@ static bool any_in(const struct sim_pool *pool, uint64_t off, uint64_t size, uin
 void sim_pool_persist(struct sim_pool *pool, uint64_t off, uint64_t size, uint64_t seq)
 {
     if (pool->before_persist != NULL && size != 0 && any_in(pool, off, size, seq))
-        announce(pool, "fabric flush");
+        announce_range(pool, "fabric flush", SIM_PERSIST_WORDS, off, size, seq);
     for (uint64_t at = off & ~UINT64_C(7); at < off + size;) {
         uint32_t number = (uint32_t)(at / LINE);
         unsigned mask = 0;
@@ -294,7 +309,7 @@ void sim_pool_cpu_store(struct sim_pool *pool, uint64_t off)
 void sim_pool_write_back(struct sim_pool *pool, uint64_t off, uint64_t size)
 {
     if (pool->before_persist != NULL && any_in(pool, off, size, pool->seq))
-        announce(pool, "write-back for a peer");
+        announce_range(pool, "write-back for a peer", SIM_PERSIST_LINES, off, size, pool->seq);
     for (uint64_t n = off / LINE; n <= (off + size - 1) / LINE; n++)
         fold(pool, (uint32_t)n, 0xff, pool->seq);
 }

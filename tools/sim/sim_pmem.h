@@ -38,6 +38,7 @@ struct sim_pool {
     struct sim_writeback *writeback; /* started by the owner's flushes, not fenced */
     uint32_t writeback_count, writeback_room;
     uint64_t seq;
+    uint64_t folds; /* how often versions became durable */
     uint32_t origin; /* of what sim_pool_nic_store() stores */
     struct pm_tracer tracer;
     bool traced;
@@ -53,6 +54,14 @@ struct sim_pool {
      * `what` names the fence, or says who does it. Must not change the pool; NULL: nobody looks. */
     void (*before_persist)(void *arg, struct sim_pool *pool, const char *what);
     void *before_persist_arg;
+    /* While it is called, which: of what is written back by the owner's fence; of these words, up
+     * to `seq`; of all in these lines. */
+    struct {
+        enum sim_persist {
+            SIM_PERSIST_OTHER, SIM_PERSIST_FENCE, SIM_PERSIST_WORDS, SIM_PERSIST_LINES
+        } what;
+        uint64_t off, size, seq;
+    } persisting;
 };
 
 struct sim_pool *sim_pool_new(struct sim *sim, uint64_t size);

@@ -220,6 +220,7 @@ static void run_case(void *arg, uint64_t item, struct cr_note *note, void *resul
         .only = (uint32_t)((c->seed + item * stride(among)) % among),
         .depth = deep ? c->depth : 0,
         .exhaustive_log2 = SLICE_LOG2, .nested_log2 = SLICE_LOG2, .samples = SLICE_SAMPLES,
+        .each_image = true,
         .seed = c->seed, .durability = c->setup.durability, .mode = c->setup.mode,
         .violations_max = 1, .seconds = c->seconds > 0 ? CASE_S : 0};
 

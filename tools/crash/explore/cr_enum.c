@@ -4,14 +4,16 @@
  * report.
  */
 #include "tools/crash/explore/cr_enum_run.h"
+#include "tools/crash/explore/cr_watch.h"
 #include "tools/crash/tell/cr_setup_text.h"
 
 #include <math.h>
 #include <time.h>
 
-/* What the largest moment of the singles has is 2^21: nothing is left out. Pairs and rings keep
- * what setting up left dirty; and with depth a recovery with moments of its own is below each
- * image. */
+/* By what recovery reads: more than any moment has. Image by image the largest moment of the
+ * singles has some 2^24; pairs and rings keep what setting up left dirty; and with depth a recovery
+ * with moments of its own is below each image. */
+#define SETS_LOG2 22u
 #define EXHAUSTIVE_LOG2 22u
 #define EXHAUSTIVE_LOG2_OTHERS 14u
 #define EXHAUSTIVE_LOG2_DEEP 12u
@@ -29,12 +31,13 @@ static double seconds_now(void)
 
 static void fill_defaults(struct cr_enum_options *o)
 {
+    o->each_image = o->each_image || !cr_watch_works();
     if (o->sets == 0)
         o->sets = CR_ENUM_ALL;
     if (o->parts == 0)
         o->parts = 1;
     if (o->nested_log2 == 0)
-        o->nested_log2 = NESTED_LOG2;
+        o->nested_log2 = o->each_image ? NESTED_LOG2 : SETS_LOG2;
     if (o->samples == 0)
         o->samples = SAMPLES;
     if (o->violations_max == 0)
@@ -60,8 +63,13 @@ static void tell_replay(const struct cr_enum_options *o, uint32_t number, char *
         (unsigned long long)o->seed, o->depth);
 
     n = add_option(buf, size, n, "exhaustive", o->exhaustive_log2, 0);
-    n = add_option(buf, size, n, "nested", o->nested_log2, NESTED_LOG2);
+    n = add_option(
+        buf, size, n, "nested", o->nested_log2, o->each_image ? NESTED_LOG2 : SETS_LOG2);
     n = add_option(buf, size, n, "samples", o->samples, SAMPLES);
+    n = add_option(buf, size, n, "prove", o->prove_each, 0);
+    if (o->each_image && n > 0 && (size_t)n < size)
+        n += snprintf(buf + n, size - (size_t)n, " --each-image%s",
+            o->nest_every ? " --nest-every" : "");
     if ((o->mode != SIM_ADR || o->durability != RD_DURABILITY_APM) && n > 0 && (size_t)n < size)
         snprintf(buf + n, size - (size_t)n, " --mode %s", cr_mode_name(&setup));
 }
@@ -84,6 +92,10 @@ static void add_result(struct cr_report *report, struct cr_enum_stats *stats,
     report->cases++;
     report->moments += e->moments;
     report->moments_exhaustive += e->moments_exhaustive;
+    report->moments_inside += e->inside;
+    report->moments_inside_exhaustive += e->inside_exhaustive;
+    report->moments_by_chance += e->by_chance;
+    report->images_proven += e->proven;
     report->images_explored += e->images;
     report->images_distinct += e->distinct;
     report->states += e->images;
@@ -106,6 +118,12 @@ static void add_result(struct cr_report *report, struct cr_enum_stats *stats,
     stats->unknown += r->unknown;
     stats->moments += e->moments;
     stats->moments_exhaustive += e->moments_exhaustive;
+    stats->inside += e->inside;
+    stats->inside_exhaustive += e->inside_exhaustive;
+    stats->by_chance += e->by_chance;
+    stats->proven += e->proven;
+    stats->states += e->states;
+    stats->states_hash += e->states_hash;
     stats->disciplined += r->disciplined;
 }
 
@@ -151,6 +169,8 @@ static uint32_t exhaustive_log2(const struct cr_enum_options *o, const struct cr
 {
     if (o->exhaustive_log2 != 0)
         return o->exhaustive_log2;
+    if (!o->each_image)
+        return SETS_LOG2;
     if (o->depth > 0)
         return EXHAUSTIVE_LOG2_DEEP;
     return c->set == CR_ENUM_SINGLES ? EXHAUSTIVE_LOG2 : EXHAUSTIVE_LOG2_OTHERS;

@@ -38,12 +38,17 @@ struct cr_enum_options {
     uint32_t only;
     uint32_t part, parts;     /* this is worker `part` (from 0) of `parts`; parts 0 is 1 */
     uint32_t depth;           /* crashes inside recovery, one in the other */
-    uint32_t exhaustive_log2; /* a moment with at most so many images: all of them; 0: 22 for
-                                 singles, which is all there are, else 14; with depth 12 */
-    uint32_t nested_log2;     /* the same inside recovery; 0: 12 */
-    uint32_t samples;         /* drawn images where a moment has more; 0: 64 */
-    bool nest_every;          /* crash inside the recovery of every image, not of one of those whose
-                                 recoveries do the same (cr_explore.h, representatives) */
+    /* Image by image, not by what recovery reads (cr_explore.h, directed): so where that is not
+     * seen in any case. */
+    bool each_image;
+    uint32_t prove_each;      /* by reads: cr_explore.h */
+    uint32_t exhaustive_log2; /* by reads: at most so many runs per moment; 0: 22, which is more
+                                 than there are. By image: a moment with at most so many: all of
+                                 them; 0: 22 for singles, else 14; with depth 12 */
+    uint32_t nested_log2;     /* the same inside recovery; 0: 22, or 12 */
+    uint32_t samples;         /* by image: drawn ones where a moment has more; 0: 64 */
+    bool nest_every;          /* by image: crash inside the recovery of each, not of one of those
+                                 whose recoveries do the same (cr_explore.h, representatives) */
     uint64_t seed;            /* of drawn images and interleavings, and which names stand for the
                                  keys and participants of a case */
     double seconds;           /* stop after so long: the report is cut_short; 0: no limit */
@@ -59,7 +64,11 @@ struct cr_enum_options {
 /* What cr_report has no place for. Plain data: sums. */
 struct cr_enum_stats {
     uint64_t cases, committed, aborted, unknown;
-    uint64_t moments, moments_exhaustive; /* with anything to lose; of them with all images taken */
+    /* With anything to lose; of them those with nothing left out, also inside recovery; moments
+     * inside recovery. */
+    uint64_t moments, moments_exhaustive, inside, inside_exhaustive;
+    uint64_t by_chance, proven; /* cr_explore.h */
+    uint64_t states, states_hash; /* sums over the cases */
     uint64_t disciplined; /* acknowledgements whose records were looked at, cr_discipline.h */
 };
 

@@ -12,9 +12,10 @@
  * before (test_cr_enum.c enumerates them), and nothing else reads a ring's bytes than what has
  * passed it, but for the mark, which stays a word of its own here, and the sign of damage: a mark,
  * or a later record that calls it done, over one that does not check. So its images fall into none,
- * torn and whole; torn ones are represented by several.
+ * torn and whole; image by image, torn ones are represented by several.
  */
 #include "tools/crash/explore/cr_enum_run.h"
+#include "tools/crash/explore/cr_watch.h"
 
 #define TABLE 1u
 #define MARK_OFF 24u
@@ -171,7 +172,8 @@ static uint64_t stamp_of(const struct cr_small *run)
     uint64_t stamp = run->salt;
 
     for (uint32_t i = 0; i < run->c->node_count; i++)
-        stamp = cn_mix64(stamp ^ run->pool[i]->seq) + run->pool[i]->dirty_count;
+        stamp = cn_mix64(stamp ^ run->pool[i]->seq) + 64 * run->pool[i]->folds +
+            run->pool[i]->dirty_count;
     return stamp;
 }
 
@@ -254,6 +256,8 @@ bool cr_small_look_open(struct cr_small *run)
     struct cr_explore_options options = {.env = &still_env, .depth = o->depth,
         .exhaustive_log2 = o->exhaustive_log2, .nested_log2 = o->nested_log2,
         .samples = o->samples, .representatives = !o->nest_every, .seed = o->seed,
+        .directed = !o->each_image && cr_watch_works(), .prove_each = o->prove_each,
+        .goes_on = true,
         .check = check_state,
         .expectation = expectation, .group = group_of, .arg = run};
     int rc = cr_explorer_new(&options, &run->explorer);

@@ -21,7 +21,7 @@ static struct sim_pool *pool_at(struct cr_level *from, struct sim_pool *const *p
     return from != NULL ? from->place[i].arena.pool : pools[i];
 }
 
-static void reserve(uint32_t **array, uint32_t *room, uint32_t count)
+void cr_explore_reserve(uint32_t **array, uint32_t *room, uint32_t count)
 {
     if (count <= *room)
         return;
@@ -30,14 +30,14 @@ static void reserve(uint32_t **array, uint32_t *room, uint32_t count)
 }
 
 /* Lines that were made durable since the base: all images of the moment have them. */
-static void find_differences(struct cr_moment *m, struct cr_level *from, uint32_t pools)
+void cr_explore_differences(struct cr_moment *m, const struct cr_level *from)
 {
-    for (uint32_t p = 0; p < pools; p++) {
+    for (uint32_t p = 0; p < CR_EXPLORE_POOLS_MAX; p++) {
         m->diff[p].count = 0;
-        if (from == NULL)
+        if (from == NULL || p >= from->x->pools)
             continue;
         const struct cr_arena *arena = &from->place[p].arena;
-        reserve(&m->diff[p].line, &m->diff[p].room, arena->touched_count);
+        cr_explore_reserve(&m->diff[p].line, &m->diff[p].room, arena->touched_count);
         for (uint32_t i = 0; i < arena->touched_count; i++) {
             uint64_t delta = cr_arena_line_delta(arena, arena->touched[i]);
             if (delta == 0)
@@ -71,15 +71,15 @@ static void begin_moment(
 
     m->step_number = cr_step_number(x, step);
     m->step = x->step[m->step_number];
-    m->at_end = m->dead = false;
+    m->at_end = m->dead = m->left_out = false;
     m->hash = 0;
     sim_units_clear(&m->units);
     for (uint32_t p = 0; p < x->pools; p++) {
         m->hash += x->base[p].hash;
         sim_units_add(&m->units, pool_at(from, pools, p), p);
     }
-    find_differences(m, from, x->pools);
-    reserve(&m->digit, &m->digit_room, m->units.count);
+    cr_explore_differences(m, from);
+    cr_explore_reserve(&m->digit, &m->digit_room, m->units.count);
     if (m->units.alternatives > m->delta_room) {
         m->delta_room = 2 * m->units.alternatives;
         m->delta = sim_realloc(m->delta, m->delta_room * sizeof(*m->delta));
@@ -93,6 +93,14 @@ static void begin_moment(
         m->digit[i] = 0;
         m->hash += m->delta[unit->first];
     }
+}
+
+uint64_t cr_explore_under(const struct cr_level *level, const struct sim_unit *unit, unsigned word)
+{
+    struct cr_level *from = level->depth == 0 ? NULL : level->x->level[level->depth - 1];
+
+    return cr_load(pool_at(from, level->x->live, unit->pool)->persistent +
+        (uint64_t)unit->line * CR_LINE + 8u * word);
 }
 
 void cr_explore_digit(struct cr_moment *m, uint32_t i, uint32_t digit)
@@ -115,14 +123,17 @@ void cr_explore_try(struct cr_level *level)
     x->stats.nested += level->depth > 0;
     uint64_t key = cn_mix64(level->moment.hash ^ x->expectation);
     uint64_t *known = cr_known_at(&x->images, key, &is_new);
-    if ((*known & CR_CANONICAL_FREE) > below) {
+    if ((*known & CR_KNOWN_DEPTH) > below) {
+        level->moment.left_out = level->moment.left_out || (*known & CR_KNOWN_LEFT_OUT) != 0;
         cr_level_compare(level, *known & ~CR_CANONICAL_FREE);
         return;
     }
     *known = below + 1;
     x->stats.distinct++;
     cr_level_visit(level);
-    *cr_known_at(&x->images, key, &is_new) = level->right | (below + 1);
+    level->moment.left_out = level->moment.left_out || level->left_out;
+    *cr_known_at(&x->images, key, &is_new) =
+        level->right | (level->left_out ? CR_KNOWN_LEFT_OUT : 0) | (below + 1);
 }
 
 static void visit_all(struct cr_level *level)
@@ -253,24 +264,35 @@ static void visit_process_death(struct cr_level *level)
     x->stats.process_deaths++;
     m->dead = true;
     cr_level_visit(level);
+    m->left_out = m->left_out || level->left_out;
     m->dead = false;
 }
 
-/* True: with nothing left out. */
+/* True: with nothing left out, here and inside the recoveries of its images. */
 static bool visit_moment(struct cr_level *level, uint32_t limit_log2)
 {
-    const struct sim_units *units = &level->moment.units;
+    struct cr_moment *m = &level->moment;
+    bool whole = true;
 
-    visit_process_death(level);
-    set_pool(&level->moment, ALL_POOLS, false);
-    if (units->complete && units->log2 <= (double)limit_log2 + 1e-6) {
-        visit_all(level);
-        return true;
+    if (level->x->options.directed) {
+        m->hash = 0;
+        for (uint32_t p = 0; p < level->x->pools; p++)
+            m->hash += level->x->base[p].hash;
+        level->reads.exclusions = level->reads.taken_count = 0;
+        level->reads.left_out = !m->units.complete;
+        cr_reads_begin(level);
+        return cr_directed_moment(level, limit_log2);
     }
-    bool whole = cr_explore_groups(level, limit_log2);
-    visit_extremes(level);
-    visit_samples(level);
-    return whole;
+    visit_process_death(level);
+    set_pool(m, ALL_POOLS, false);
+    if (m->units.complete && m->units.log2 <= (double)limit_log2 + 1e-6) {
+        visit_all(level);
+    } else {
+        whole = cr_explore_groups(level, limit_log2);
+        visit_extremes(level);
+        visit_samples(level);
+    }
+    return whole && !m->left_out && !level->x->failed;
 }
 
 void cr_explore_inside(struct cr_level *level, const char *step)
@@ -280,9 +302,16 @@ void cr_explore_inside(struct cr_level *level, const char *step)
 
     if (x->failed)
         return;
+    if (x->options.directed) {
+        cr_directed_inside(level, step);
+        return;
+    }
     begin_moment(next, level, NULL, step != NULL ? step : "the end");
     next->moment.at_end = step == NULL;
-    (void)visit_moment(next, x->options.nested_log2);
+    bool whole = visit_moment(next, x->options.nested_log2);
+    x->stats.inside++;
+    x->stats.inside_exhaustive += whole;
+    level->left_out = level->left_out || !whole;
 }
 
 /* ---- the explorer ---- */
@@ -294,6 +323,8 @@ int cr_explorer_new(const struct cr_explore_options *options, struct cr_explorer
     if (options->depth >= CR_LEVELS_MAX)
         return cn_fail(CAIRN_E_CONFIG, "crashes inside recovery nest at most %u deep, not %u",
             CR_LEVELS_MAX - 1, options->depth);
+    if (options->directed && (options->process_death || !cr_watch_works()))
+        return cn_fail(CAIRN_E_CONFIG, "what recovery reads is not seen in this build");
     x = sim_calloc(1, sizeof(*x));
     x->options = *options;
     x->wall_s = cn_wall_s(options->env);
@@ -322,6 +353,10 @@ void cr_explorer_delete(struct cr_explorer **explorer)
     cr_known_free(&x->settled);
     cr_known_free(&x->stable);
     cr_known_free(&x->alike);
+    cr_known_free(&x->cubes);
+    cr_known_free(&x->asked);
+    cr_known_free(&x->ended);
+    cr_known_free(&x->fscked);
     sim_free(x);
 }
 

@@ -16,11 +16,12 @@
  * anybody meanwhile. In a live run the same holds between two moments at which bytes become
  * durable, as long as what was acknowledged is checked at the later one.
  *
- * Which images: all of them where a moment has at most 2^exhaustive_log2; else the extremes of R37
- * (all lost, all kept, each unit alone lost, each alone kept, each prefix and suffix in the order
- * of stores, per pool and over all pools) and `samples` drawn ones. Images that are equal byte by
- * byte are recovered once (64-bit hash of what differs from the shadow, and of the shadow), as long
- * as the check expects the same.
+ * Which images, image by image: all of them where a moment has at most 2^exhaustive_log2; else the
+ * extremes of R37 (all lost, all kept, each unit alone lost, each alone kept, each prefix and
+ * suffix in the order of stores, per pool and over all pools) and `samples` drawn ones. Images that
+ * are equal byte by byte are recovered once (64-bit hash of what differs from the shadow, and of
+ * the shadow), as long as the check expects the same. By what recovery reads (`directed`): all of
+ * them, each run for all that it cannot tell apart (cr_explore_reads.c, cr_explore_directed.c).
  *
  * Checked of each: the recovery returns 0; nothing is in doubt; fsck finds no damage; no lock word
  * is held, every slot is free (I9, I10, I11, I12); recovering the result again changes nothing, nor
@@ -62,6 +63,13 @@ struct cr_explore_options {
     /* Crashes inside recovery begin from one of all images whose recoveries do the same: the same
      * stores, flushes and fences in the same order. False: from every image. */
     bool representatives;
+    /* Not image by image, but by what recovery reads (cr_explore_reads.c): one run for all images
+     * that it cannot tell apart; a limit then is one of runs per moment. Needs cr_watch_works(). */
+    bool directed;
+    /* directed: the caller explores again before anything else becomes durable, and when it is
+     * over. So images that have all that becomes durable now are crashed inside of only then. */
+    bool goes_on;
+    uint32_t prove_each; /* directed: of so many sets of images of one another member is tried */
     uint64_t seed;            /* of the drawn ones */
     /* Is it right? False: `why` says what is wrong. fsck, locks, in-doubt records and errors of the
      * recovery itself have been checked before. */
@@ -78,7 +86,13 @@ struct cr_explore_options {
 };
 
 struct cr_explore_stats {
+    /* Moments of the run, and those with nothing left out: every image of theirs, and of each
+     * moment inside the recovery of one. Then the latter, which `inside` counts by themselves. */
     uint64_t moments, moments_exhaustive;
+    uint64_t inside, inside_exhaustive;
+    uint64_t inside_known; /* not counted there: the same moment was explored before */
+    uint64_t proven;       /* other members of sets of images that were tried */
+    uint64_t by_chance; /* moments with a record of which torn ones pass its crc, by chance */
     double admissible_log2;  /* of the sum over all moments at depth 0 */
     uint64_t images;         /* built, at any depth */
     uint64_t distinct;       /* of them recovered and checked; the others were known */
@@ -89,6 +103,9 @@ struct cr_explore_stats {
     uint64_t units_lost;
     uint64_t process_deaths;
     uint64_t violations;
+    /* Different states that images of the run ended in, with what the check expected; and a hash of
+     * all of them, in no order. */
+    uint64_t states, states_hash;
     uint32_t steps_max;      /* fences of the longest recovery */
     double seconds;          /* of this CPU, spent in the explorer */
 };

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 
 #define OTHER_ORDER_EACH 64u /* of so many images one is recovered in the other order too */
+#define AGAIN_EACH 8u
 #define PAGE_SIZE 4096u
 
 enum salt { SALT_FIRST = 1, SALT_AGAIN = 2 };
@@ -61,14 +62,18 @@ static void on_store(void *arg, uint64_t off, uint64_t size)
 {
     struct cr_place *place = arg;
     struct sim_pool *pool = place->arena.pool;
+    struct cr_watch watch = cr_watch_stop();
 
     for (uint64_t at = off; at < off + size; at += 8) {
         uint64_t value;
         memcpy(&value, pool->visible + at, sizeof(value));
         trace(place, at, value);
         cr_arena_touch(&place->arena, (uint32_t)(at / CR_LINE));
+        if (place->level->x->options.directed)
+            cr_reads_stored(place->level, place->arena.base->number, at);
     }
     pool->tracer.store(pool->tracer.arg, off, size);
+    (void)cr_watch_set(watch);
 }
 
 static void on_flush(void *arg, uint64_t off, uint64_t size)
@@ -96,21 +101,27 @@ static void on_fence(void *arg, enum cn_step step)
     struct cr_place *place = arg;
     struct sim_pool *pool = place->arena.pool;
 
+    struct cr_watch watch = cr_watch_stop();
     trace(place, UINT64_C(1) << 41, step);
     _Static_assert(CN_STEP_COUNT <= 64, "a bit per step");
     place->level->fences++;
     if (place->level->nesting)
         note_pair(place->level, step);
     pool->tracer.fence(pool->tracer.arg, step);
+    (void)cr_watch_set(watch);
 }
 
 static void before_persist(void *arg, struct sim_pool *pool, const char *what)
 {
     struct cr_level *level = arg;
 
-    (void)pool;
+    level->fencing = UINT32_MAX;
+    for (uint32_t p = 0; p < level->x->pools && strcmp(what, "eviction") != 0; p++)
+        if (level->place[p].arena.pool == pool)
+            level->fencing = p;
     if (level->nesting)
         cr_explore_inside(level, what);
+    level->fencing = UINT32_MAX;
 }
 
 void cr_level_init(struct cr_level *level, struct cr_explorer *x, uint32_t depth)
@@ -126,6 +137,8 @@ void cr_level_init(struct cr_level *level, struct cr_explorer *x, uint32_t depth
         place->arena.pool->before_persist = before_persist;
         place->arena.pool->before_persist_arg = level;
     }
+    if (x->options.directed)
+        cr_reads_init(level);
 }
 
 void cr_level_fini(struct cr_level *level)
@@ -134,6 +147,7 @@ void cr_level_fini(struct cr_level *level)
         cr_arena_fini(&level->place[p].arena);
         sim_free(level->moment.diff[p].line);
     }
+    cr_reads_fini(level);
     sim_units_free(&level->moment.units);
     sim_free(level->moment.delta);
     sim_free(level->moment.digit);
@@ -188,6 +202,8 @@ static void build(struct cr_level *level)
 
 static void restore(struct cr_level *level)
 {
+    if (level->x->options.directed)
+        cr_reads_forget(level);
     for (uint32_t p = 0; p < level->x->pools; p++)
         cr_arena_restore(&level->place[p].arena);
 }
@@ -202,14 +218,90 @@ static void on_damage(void *arg, enum pm_fsck_severity severity, const char *tex
         (void)snprintf(first, 200, "%s", text);
 }
 
+/* Of a word that is open: whichever of these it is. */
+static uint64_t hash_open(const struct cr_level *level, uint32_t p, uint64_t off)
+{
+    const struct cr_moment *m = &level->moment;
+    uint32_t unit = level->reads.open[p][off / 8] - 1u;
+    const struct sim_unit *u = &m->units.unit[unit];
+    uint64_t sum = 0;
+
+    for (uint32_t k = 0; k < u->count; k++) {
+        uint64_t one = off;
+        if (!cr_reads_has(level, unit, k))
+            continue;
+        for (unsigned w = 0; w < 8; w++)
+            if ((u->words >> w & 1) != 0)
+                one = cn_mix64(one + m->units.alternative[u->first + k].value[w]) + w;
+        sum += cn_mix64(one);
+    }
+    return cn_mix64(sum ^ off ^ UINT64_C(0x2545f4914f6cdd1d));
+}
+
+/* Contents are known to be in order for the values that their open words may have, not for others.
+ */
+static void guard_pool(struct cr_level *level, uint32_t p)
+{
+    const struct cr_base *base = &level->x->base[p];
+    const struct cr_moment *m = &level->moment;
+
+    for (uint32_t i = 0; level->x->options.directed && i < m->units.count; i++) {
+        uint64_t off = (uint64_t)m->units.unit[i].line * CR_LINE;
+        if (m->units.unit[i].pool == p && (off < base->rings_from || off >= base->rings_to))
+            cr_reads_guard(level, i, CR_GUARD_VALUE);
+    }
+}
+
+/* A hash of a pool's contents without the rings of coordinators. What is open in the images of a
+ * run's set is so there, whatever it is. */
+static uint64_t hash_settled(const struct cr_level *level, uint32_t p)
+{
+    const struct cr_base *base = &level->x->base[p];
+    const struct cr_moment *m = &level->moment;
+    uint64_t hash = cr_arena_hash_settled(&level->place[p].arena);
+
+    for (uint32_t i = 0; level->x->options.directed && i < m->units.count; i++) {
+        const struct sim_unit *u = &m->units.unit[i];
+        uint64_t off = (uint64_t)u->line * CR_LINE;
+        if (u->pool != p || (off >= base->rings_from && off < base->rings_to))
+            continue;
+        for (unsigned w = 0; w < 8; w++, off += 8)
+            if (level->reads.open[p][off / 8] != 0)
+                hash += hash_open(level, p, off) -
+                    cr_word_hash(p, off, cr_load(level->place[p].arena.pool->visible + off));
+    }
+    return hash;
+}
+
+/* The same of what fsck reads: chunks and what is in them, not what lies before. */
+static uint64_t hash_chunks(const struct cr_level *level, uint32_t p, const struct pm_pool *look)
+{
+    const uint8_t *visible = level->place[p].arena.pool->visible;
+    uint64_t hash = hash_settled(level, p);
+
+    for (uint64_t off = 0; off < look->super.chunks_off; off += 8)
+        hash -= level->x->options.directed && level->reads.open[p][off / 8] != 0
+            ? hash_open(level, p, off)
+            : cr_word_hash(p, off, cr_load(visible + off));
+    return cn_mix64(hash);
+}
+
 static bool check_fsck(struct cr_level *level, uint32_t p, const struct pm_pool *look,
     uint64_t *ret_canonical)
 {
     char first[200] = "";
     const struct pm_fsck_options options = {.report = on_damage, .arg = first};
-    struct pm_fsck_report report;
-    int rc = pm_fsck(look, &options, &report);
+    struct pm_fsck_report report = {0};
+    bool is_new;
+    const uint64_t *known =
+        cr_known_at(&level->x->fscked, hash_chunks(level, p, look), &is_new);
 
+    if (*known != 0) {
+        guard_pool(level, p);
+        *ret_canonical = *known;
+        return true;
+    }
+    int rc = pm_fsck(look, &options, &report);
     if (rc != 0)
         cr_violation(level, "pool %u: fsck: %s", p, cairn_last_error());
     else if (report.damages != 0)
@@ -219,7 +311,10 @@ static bool check_fsck(struct cr_level *level, uint32_t p, const struct pm_pool 
         cr_violation(level, "pool %u: %llu lock words are held after recovery", p,
             (unsigned long long)report.words_locked);
     else
-        *ret_canonical = report.canonical;
+        *ret_canonical = report.canonical | 1; /* one bit less of it */
+    /* Words locked in earlier incarnations are not locked for as long as this one lasts. */
+    if (!level->x->failed && report.words_old_tag == 0)
+        *cr_known_at(&level->x->fscked, hash_chunks(level, p, look), &is_new) = *ret_canonical;
     return !level->x->failed;
 }
 
@@ -269,12 +364,16 @@ static bool check_pools(struct cr_level *level, uint64_t *ret_settled)
 
     level->canonical = *ret_settled = 0;
     for (uint32_t p = 0; p < x->pools; p++) {
-        uint64_t settled = cr_arena_hash_settled(&level->place[p].arena), canonical = 0;
-        uint64_t *known = cr_known_at(&x->settled, settled, &is_new);
+        uint64_t settled = hash_settled(level, p), canonical = 0;
+        const uint64_t *known = cr_known_at(&x->settled, settled, &is_new);
         if (*known == 0) {
             if (!check_pool(level, p, &canonical))
                 return false;
-            *known = canonical | 1; /* one bit less of it */
+            settled = hash_settled(level, p); /* some of what was open was read */
+            known = cr_known_at(&x->settled, settled, &is_new);
+            *cr_known_at(&x->settled, settled, &is_new) = canonical;
+        } else {
+            guard_pool(level, p);
         }
         level->canonical = cn_mix64(level->canonical + *known + p);
         *ret_settled = cn_mix64(*ret_settled + settled);
@@ -371,16 +470,20 @@ static bool recover(struct cr_level *level, enum salt salt)
 static void recover_again(struct cr_level *level, uint64_t settled)
 {
     struct cr_explorer *x = level->x;
-    uint64_t before = level->canonical;
+    uint64_t before = level->canonical, reads = level->reads.reads;
     bool is_new;
 
-    (void)cr_known_at(&x->stable, settled, &is_new);
-    if (!is_new)
+    if (*cr_known_at(&x->stable, settled, &is_new) != 0)
+        return;
+    /* Of the deepest, whose contents differ in little but their counters, some. */
+    if (level->depth > 0 && level->depth + 1 == x->levels && x->stats.distinct % AGAIN_EACH != 0)
         return;
     for (uint32_t p = 0; p < x->pools; p++)
         sim_pool_forget(level->place[p].arena.pool);
     if (recover(level, SALT_AGAIN) && level->canonical != before)
         cr_violation(level, "recovering the result again gives another state");
+    /* Where it has read what was open, it is not the same for all with this hash. */
+    *cr_known_at(&x->stable, settled, &is_new) = level->reads.reads == reads;
 }
 
 /* I6 */
@@ -394,12 +497,23 @@ static void recover_reversed(struct cr_level *level)
     restore(level);
 }
 
-static void crash_inside(struct cr_level *level)
+static void crash_inside(struct cr_level *level, uint64_t done)
 {
+    bool directed = level->x->options.directed;
+
     build(level);
     level->nesting = true;
-    if (recover(level, SALT_FIRST))
+    if (directed)
+        cr_reads_start(level);
+    if (recover(level, SALT_FIRST)) {
+        struct cr_watch watch = cr_watch_stop();
         cr_explore_inside(level, NULL);
+        (void)cr_watch_set(watch);
+    }
+    if (level->trace != done)
+        cr_violation(level, "the same recovery does something else another time");
+    if (directed)
+        cr_reads_stop(level);
     level->nesting = false;
     restore(level);
 }
@@ -418,17 +532,48 @@ void cr_level_compare(struct cr_level *level, uint64_t canonical)
 
 /* Two recoveries that did the same from the first store to the last read the same of their images:
  * what differs between these counted for neither (words of a torn record). */
-static bool is_representative(struct cr_level *level, uint64_t done)
+static bool is_representative(struct cr_level *level, uint64_t key)
 {
     struct cr_explorer *x = level->x;
     bool is_new;
 
     if (!x->options.representatives)
         return true;
-    (void)cr_known_at(
-        &x->alike, cn_mix64(done) ^ (x->expectation + ((uint64_t)level->depth << 56)), &is_new);
+    uint64_t *left_out = cr_known_at(&x->alike, key, &is_new);
     x->stats.alike += !is_new;
+    level->left_out = level->left_out || *left_out != 0;
     return is_new;
+}
+
+static void note_state(struct cr_level *level)
+{
+    struct cr_explorer *x = level->x;
+    uint64_t key = cn_mix64(level->right ^ x->expectation);
+    bool is_new;
+
+    (void)cr_known_at(&x->ended, key, &is_new);
+    x->stats.states += is_new;
+    x->stats.states_hash += is_new ? cn_mix64(key + 1) : 0;
+}
+
+void cr_level_build(struct cr_level *level)
+{
+    build(level);
+}
+
+bool cr_level_recover(struct cr_level *level)
+{
+    bool right;
+
+    level->checking = true;
+    right = recover(level, SALT_FIRST);
+    level->checking = false;
+    return right;
+}
+
+void cr_level_restore(struct cr_level *level)
+{
+    restore(level);
 }
 
 void cr_level_visit(struct cr_level *level)
@@ -436,26 +581,47 @@ void cr_level_visit(struct cr_level *level)
     struct cr_explorer *x = level->x;
     const struct cr_moment *m = &level->moment;
     uint64_t settled = 0;
+    bool is_new;
 
+    const bool directed = x->options.directed;
+
+    level->left_out = false;
     for (uint32_t i = 0; i < m->units.count; i++)
         x->stats.units_lost += m->digit[i] != m->units.unit[i].kept;
     build(level);
-    level->checking = true;
-    bool right = recover(level, SALT_FIRST);
-    level->checking = false;
+    if (directed)
+        cr_reads_start(level);
+    bool right = cr_level_recover(level);
     uint64_t done = level->trace;
     if (level->depth == 0 && level->fences > x->stats.steps_max)
         x->stats.steps_max = level->fences;
     level->right = level->canonical;
+    if (right && level->depth == 0)
+        note_state(level);
     if (right)
         cr_level_compare(level, level->right);
     if (!x->failed) {
         (void)check_pools(level, &settled);
         recover_again(level, settled);
     }
+    if (directed)
+        cr_reads_stop(level);
     restore(level);
     if (!x->failed && x->pools > 1 && x->stats.distinct % OTHER_ORDER_EACH == 0)
         recover_reversed(level);
-    if (!x->failed && level->depth + 1 < x->levels && is_representative(level, done))
-        crash_inside(level);
+    if (directed && x->options.prove_each != 0 && x->stats.distinct % x->options.prove_each == 0)
+        cr_prove(level, done);
+    if (x->failed || level->depth + 1 == x->levels)
+        return;
+    uint64_t key = cn_mix64(done) ^ (x->expectation + ((uint64_t)level->depth << 56));
+    if (directed) {
+        if (!cr_directed_is_later(level) && !cr_directed_is_known(level, &key)) {
+            crash_inside(level, done);
+            cr_directed_note(level, key);
+        }
+    } else if (is_representative(level, key)) {
+        crash_inside(level, done);
+        if (x->options.representatives)
+            *cr_known_at(&x->alike, key, &is_new) = level->left_out;
+    }
 }

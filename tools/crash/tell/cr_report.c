@@ -28,7 +28,8 @@ static const struct sum { size_t off; } sums[] = {
     SUM(states), SUM(txns), SUM(ok), SUM(fail), SUM(unknown), SUM(resolved), SUM(crashes_node),
     SUM(crashes_client), SUM(power_failures), SUM(restarts), SUM(pauses), SUM(partitions),
     SUM(breaks), SUM(words_lost), SUM(reruns), SUM(mismatches), SUM(violations), SUM(cases),
-    SUM(moments), SUM(moments_exhaustive), SUM(fault_cases), SUM(doubts), SUM(tape_choices),
+    SUM(moments), SUM(moments_exhaustive), SUM(moments_inside), SUM(moments_inside_exhaustive),
+    SUM(moments_by_chance), SUM(images_proven), SUM(fault_cases), SUM(doubts), SUM(tape_choices),
     SUM(tape_unused),
 };
 
@@ -188,7 +189,8 @@ static void print_images(const struct cr_report *r, FILE *to)
 {
     static const char *const images[] = {"explored", "distinct"};
     static const char *const nested[] = {"pairs of steps", "recoveries"};
-    static const char *const moments[] = {"explored", "with all their images"};
+    static const char *const proofs[] = {"other images of one set"};
+    static const char *const moments[] = {"explored", "with nothing left out"};
     char text[32];
 
     if (r->images_explored == 0)
@@ -197,6 +199,10 @@ static void print_images(const struct cr_report *r, FILE *to)
         fprintf(to, "%-14s %" PRIu64 " of %" PRIu64 " cases\n", "closed set", r->cases,
             r->cases_total);
     PRINT(to, "moments", moments, r->moments, r->moments_exhaustive);
+    if (r->moments_inside != 0)
+        PRINT(to, "in recovery", moments, r->moments_inside, r->moments_inside_exhaustive);
+    if (r->images_proven != 0)
+        PRINT(to, "proofs", proofs, r->images_proven);
     fprintf(to, "%-14s admissible 2^%.1f\n", "images", r->images_admissible_log2);
     PRINT(to, "", images, r->images_explored, r->images_distinct);
     PRINT(to, "nested crashes", nested, r->nested_pairs, r->recoveries);
@@ -287,7 +293,9 @@ static const struct key { const char *name; size_t off; } keys[] = {
     KEY(fail), KEY(unknown), KEY(resolved), KEY(crashes_node), KEY(crashes_client),
     KEY(power_failures), KEY(restarts), KEY(pauses), KEY(partitions), KEY(breaks),
     KEY(words_lost), KEY(reruns), KEY(mismatches), KEY(violations), KEY(cases), KEY(cases_total),
-    KEY(moments), KEY(moments_exhaustive), KEY(fault_cases), KEY(tape_choices), KEY(tape_unused),
+    KEY(moments), KEY(moments_exhaustive), KEY(moments_inside), KEY(moments_inside_exhaustive),
+    KEY(moments_by_chance), KEY(images_proven), KEY(fault_cases), KEY(tape_choices),
+    KEY(tape_unused),
 };
 
 json_t *cr_report_json(const struct cr_report *r)

@@ -54,6 +54,8 @@ struct cr_report {
     /* states_per_s: of one core, of the image explorer: states / explore_seconds, which adds up */
     double seconds, explore_seconds, states_per_s;
     uint64_t cases, cases_total, moments, moments_exhaustive; /* of the closed set; cr_enum.h */
+    uint64_t moments_inside, moments_inside_exhaustive; /* the same inside recovery */
+    uint64_t moments_by_chance, images_proven; /* cr_explore.h: by_chance, proven */
     uint64_t fault_cases; /* of the medium, of pools, of single calls, of peers; cr_faults.h */
     uint64_t tape_choices, tape_unused; /* of the tape that was played; that nobody asked for */
     bool tape_diverged; /* it asked for something else than the tape has */
