@@ -21,11 +21,7 @@
 
 #define WORK(name) (1u << CR_WORK_##name)
 #define SEEDS 150u
-#ifdef __SANITIZE_ADDRESS__
-#define RUNS 500u
-#else
 #define RUNS 3000u
-#endif
 
 static const struct cr_setup flushes = {.nodes = 2, .clients = 4, .ops = 30, .work = WORK(BANK),
     .durability = RD_DURABILITY_APM, .mode = SIM_ADR, .prompt = true,
