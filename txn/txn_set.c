@@ -77,11 +77,7 @@ static inline bool is_key(const struct txn_key *k, uint32_t table, const void *k
 /* Both end with zeros: whole words are compared. */
 static inline bool is_same_key(const uint8_t *a, const uint8_t *b, uint32_t size)
 {
-    for (uint32_t i = 0; i < size; i += 8) {
-        if (word_at(a + i) != word_at(b + i))
-            return false;
-    }
-    return true;
+    return cn_bytes_equal(a, b, cn_align_up(size, 8));
 }
 
 static inline void hash_key(struct txn_key *k, struct txn_index *index)

@@ -190,16 +190,7 @@ static inline void cn_copy_small(void *to, const void *from, size_t size)
         *p = *q;
 }
 
-/* The last `size` bytes (less than 8) of something, as a word with zeros above. */
-static inline uint64_t cn_tail64(const void *at, size_t size)
-{
-    struct le64 word = {0};
-
-    cn_copy_small(&word, at, size);
-    return le64_get(word);
-}
-
-/* The last `size % 8` bytes of so many, in the same way, by loads that overlap. */
+/* The last `size % 8` bytes of so many, as a word with zeros above; by loads that overlap. */
 static inline uint64_t cn_rest64(const void *at, size_t size)
 {
     const uint8_t *first = at, *end = first + size;
@@ -233,7 +224,7 @@ static inline bool cn_bytes_equal(const void *a, const void *b, size_t size)
         if (x != y)
             return false;
     }
-    return size == 0 || cn_tail64(p, size) == cn_tail64(q, size);
+    return cn_rest64(p, size) == cn_rest64(q, size);
 }
 
 /* Keyed 64-bit hash of a key (SipHash-2-4). */

@@ -47,17 +47,6 @@ static void cn_copy_words__any_words__is_memcpy(void **state)
     }
 }
 
-static void cn_tail64__any_size__zeros_above(void **state)
-{
-    (void)state;
-    refill();
-    for (size_t size = 0; size < 8; size++) {
-        struct le64 word = {0};
-        memcpy(&word, from + 1, size);
-        assert_true(cn_tail64(from + 1, size) == le64_get(word));
-    }
-}
-
 static void cn_rest64__any_size__last_bytes_and_zeros_above(void **state)
 {
     (void)state;
@@ -122,7 +111,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cn_copy_small__any_size__is_memcpy),
         cmocka_unit_test(cn_copy_words__any_words__is_memcpy),
-        cmocka_unit_test(cn_tail64__any_size__zeros_above),
         cmocka_unit_test(cn_rest64__any_size__last_bytes_and_zeros_above),
         cmocka_unit_test(cn_bytes_equal__one_byte_off_anywhere__is_noticed),
         cmocka_unit_test(cn_zero__known_and_unknown_sizes__just_that),
