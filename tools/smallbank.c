@@ -8,7 +8,7 @@
 
 #define HOT_ACCOUNTS 100u
 #define HOT_ONE_IN 4u
-#define AMOUNT_MAX 100u
+#define AMOUNT_MAX 100u /* of the demo's */
 
 const char *sb_kind_name(enum sb_kind kind)
 {
@@ -65,20 +65,30 @@ uint64_t sb_random(uint64_t *random)
     return cn_mix64(*random);
 }
 
-/* Each half of the number for one choice, by products: a division costs more than the rest. */
-static uint32_t draw_account(uint64_t *random, const struct sb_spread *spread)
+/* Both of the hot ones or both of all, as there. Each half of a number for one choice, by products:
+ * a division costs more than the rest. */
+static void draw_accounts(uint64_t *random, const struct sb_spread *spread, uint32_t account[2])
 {
     uint64_t x = sb_random(random);
     bool hot = (x & UINT32_MAX) * spread->hot_of >> 32 < spread->hot_in &&
         spread->accounts > spread->hot;
+    uint64_t among = hot ? spread->hot : spread->accounts;
 
-    return (uint32_t)((x >> 32) * (hot ? spread->hot : spread->accounts) >> 32);
+    account[0] = (uint32_t)((x >> 32) * among >> 32);
+    do
+        account[1] = (uint32_t)((sb_random(random) >> 32) * among >> 32);
+    while (account[1] == account[0]);
 }
 
 void sb_draw_spread(uint64_t *random, const struct sb_spread *spread, struct sb_plan *ret)
 {
     /* In percent: amalgamate 15, balance 15, deposit 15, send 25, transact 15, write check 15. */
     static const uint8_t upto[SB_KIND_COUNT] = {15, 30, 45, 60, 75, 100};
+    /* In cents, of the code that Alomari et al. published, as H-Store and FORD have them. */
+    static const int16_t amount[SB_KIND_COUNT] = {[SB_DEPOSIT_CHECKING] = 130,
+        [SB_TRANSACT_SAVINGS] = 2020,
+        [SB_WRITE_CHECK] = 500,
+        [SB_SEND_PAYMENT] = 500};
     uint64_t dice = sb_random(random) % 100;
     unsigned kind = 0;
 
@@ -86,13 +96,8 @@ void sb_draw_spread(uint64_t *random, const struct sb_spread *spread, struct sb_
     while (dice >= upto[kind])
         kind++;
     ret->kind = (enum sb_kind)kind;
-    ret->account[0] = draw_account(random, spread);
-    do
-        ret->account[1] = draw_account(random, spread);
-    while (ret->account[1] == ret->account[0]);
-    ret->amount = (int64_t)(1 + sb_random(random) % AMOUNT_MAX);
-    if (ret->kind == SB_TRANSACT_SAVINGS && sb_random(random) % 2 == 0)
-        ret->amount = -ret->amount;
+    draw_accounts(random, spread, ret->account);
+    ret->amount = amount[kind];
 }
 
 void sb_draw(uint64_t *random, uint32_t accounts, struct sb_plan *ret)
@@ -101,6 +106,9 @@ void sb_draw(uint64_t *random, uint32_t accounts, struct sb_plan *ret)
         .accounts = accounts, .hot = HOT_ACCOUNTS, .hot_in = 1, .hot_of = HOT_ONE_IN};
 
     sb_draw_spread(random, &spread, ret);
+    ret->amount = (int64_t)(1 + sb_random(random) % AMOUNT_MAX);
+    if (ret->kind == SB_TRANSACT_SAVINGS && sb_random(random) % 2 == 0)
+        ret->amount = -ret->amount;
 }
 
 static void sort_touches(struct sb_touch *touch, uint32_t count)

@@ -57,14 +57,15 @@ struct sb_plan {
     uint32_t account[2];
     int64_t amount;
 };
-/* Of `hot_of` accounts that are drawn `hot_in` are from the first `hot` (at least 2), the rest from
+/* Of `hot_of` transactions `hot_in` have accounts from the first `hot` (at least 2), the rest from
  * all `accounts`. */
 struct sb_spread {
     uint32_t accounts, hot, hot_in, hot_of;
 };
-/* Draw a transaction with the usual mix. */
+/* Draw a transaction with the usual mix and amounts. */
 void sb_draw_spread(uint64_t *random, const struct sb_spread *spread, struct sb_plan *ret);
-/* The same; every fourth account is one of a hundred hot ones. */
+/* The same; every fourth account is one of a hundred hot ones, and amounts are drawn, so that what
+ * balances come to tells more: 1 to 100, to savings also less than nothing. */
 void sb_draw(uint64_t *random, uint32_t accounts, struct sb_plan *ret);
 uint64_t sb_random(uint64_t *random);
 /* The keys it touches, in ascending order; returns how many. Only key and SB_WRITTEN are set. */

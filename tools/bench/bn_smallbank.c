@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bn_smallbank.c: the load `smallbank`: SmallBank (Alomari et al. 2008) with the mix and the hot
- * accounts of H-Store and FORD. What a transaction touches and does to balances is
+ * bn_smallbank.c: the load `smallbank`: SmallBank (Alomari et al. 2008) with the mix, the amounts
+ * and the hot accounts of H-Store and FORD. What a transaction touches and does to balances is
  * tools/smallbank.h; here it is done in as few trips and instructions as the protocol allows:
  * everything is laid out when the transaction is drawn, one cairn_get_many() reads and locks, small
  * values.
@@ -19,6 +19,7 @@
 
 #define ACCOUNTS_MAX 100000000u
 #define PER_TX 64u
+#define INITIAL_BALANCE 1000000 /* cents; the least that H-Store loads */
 
 enum { SAVINGS, CHECKING };
 
@@ -38,7 +39,7 @@ static const struct tl_option options[] = {
         .max = 100},
     {.name = "hot-access",
         .arg = "PERCENT",
-        .help = "of accesses that go to hot accounts; default 90; 0: uniform",
+        .help = "of transactions with hot accounts; default 90; 0: uniform",
         .number = &option_hot_access,
         .min = 0,
         .max = 100},
@@ -93,7 +94,7 @@ static uint64_t bytes(const struct bn_load *load)
 
 static int put_account(struct cairn_tx *tx, const struct bn_load *load, uint64_t index)
 {
-    const struct value value = {.balance = SB_INITIAL_BALANCE};
+    const struct value value = {.balance = INITIAL_BALANCE};
     uint8_t key[SB_KEY_SIZE];
     int rc;
 
@@ -242,7 +243,7 @@ static int take_account(void *arg, uint64_t index, const void *bytes_read, size_
 
 static int check_money(const struct bank *bank, int64_t total)
 {
-    int64_t loaded = 2 * (int64_t)bank->spread.accounts * SB_INITIAL_BALANCE;
+    int64_t loaded = 2 * (int64_t)bank->spread.accounts * INITIAL_BALANCE;
     int64_t deposited = 0, withdrawn = 0;
 
     for (uint32_t i = 0; i < bank->base.threads; i++) {

@@ -52,11 +52,29 @@ static void draw__fixed_seed__mix_of_the_standard(void **state)
     bt_load_delete(&b);
 }
 
+/* As published: only payments can lack money, and only after an amalgamate took it. */
+static void sb_draw_spread__each_kind__amounts_of_the_standard(void **state)
+{
+    static const int64_t amount[SB_KIND_COUNT] = {[SB_DEPOSIT_CHECKING] = 130,
+        [SB_TRANSACT_SAVINGS] = 2020,
+        [SB_WRITE_CHECK] = 500,
+        [SB_SEND_PAYMENT] = 500};
+    const struct sb_spread spread = {.accounts = 1000, .hot = 40, .hot_in = 90, .hot_of = 100};
+    uint64_t random = 1;
+
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct sb_plan plan;
+        sb_draw_spread(&random, &spread, &plan);
+        assert_int_equal(plan.amount, amount[plan.kind]);
+    }
+}
+
 static void sb_draw_spread__fixed_seed__hot_accounts(void **state)
 {
     const struct sb_spread spread = {.accounts = 1000, .hot = 40, .hot_in = 90, .hot_of = 100};
     uint64_t random = 1;
-    uint32_t hot = 0;
+    uint32_t hot = 0, both = 0;
 
     (void)state;
     for (uint32_t i = 0; i < 100000; i++) {
@@ -65,8 +83,10 @@ static void sb_draw_spread__fixed_seed__hot_accounts(void **state)
         assert_true(plan.account[0] < 1000 && plan.account[1] < 1000);
         assert_int_not_equal(plan.account[0], plan.account[1]);
         hot += plan.account[0] < 40;
+        both += plan.account[0] < 40 && plan.account[1] < 40;
     }
-    assert_in_range(hot, 90400 - 500, 90400 + 500); /* 90 %, and 4 % of the rest */
+    assert_in_range(hot, 90400 - 500, 90400 + 500);  /* 90 %, and 4 % of the rest */
+    assert_in_range(both, 90016 - 500, 90016 + 500); /* drawn for the transaction, not for each */
 }
 
 static void check__after_many__holds(void **state)
@@ -163,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds__names__are_smallbanks),
         cmocka_unit_test(draw__fixed_seed__mix_of_the_standard),
+        cmocka_unit_test(sb_draw_spread__each_kind__amounts_of_the_standard),
         cmocka_unit_test(sb_draw_spread__fixed_seed__hot_accounts),
         cmocka_unit_test(check__after_many__holds),
         cmocka_unit_test(check__a_write_lost__refused),
