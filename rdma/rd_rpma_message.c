@@ -36,7 +36,7 @@ _Static_assert(RD_RPMA_PAYLOAD_MAX / sizeof(struct rd_rpma_persist_wire) *
 static void fail(struct nic_conn *c, int err)
 {
     char text[NIC_TEXT_MAX];
-    (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+    cn_error_copy(text, sizeof(text));
     rd_rpma_conn_fail(c, err, "%s", text);
 }
 

@@ -295,7 +295,7 @@ static void check_log(struct nic_conn *c, int rc, const char *what)
         return;
     char text[NIC_TEXT_MAX];
     int err = rd_rpma_fail(rc, what);
-    (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+    cn_error_copy(text, sizeof(text));
     rd_rpma_conn_fail(c, err, "%s", text);
 }
 

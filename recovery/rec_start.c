@@ -44,11 +44,11 @@ static int loop_failed(struct rec_node *node, int error)
 {
     char text[256];
 
-    (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+    cn_error_copy(text, sizeof(text));
     cn_log(node->env, CN_LOG_ERROR, "%s; the connection is made anew", text);
     if (remake_loop(node) != 0)
         cn_log(node->env, CN_LOG_ERROR, "node %u: loopback: %s", node->id, cairn_last_error());
-    return cn_fail(error, "%s", text);
+    return cn_fail_plain(error, text);
 }
 
 

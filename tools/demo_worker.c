@@ -215,7 +215,7 @@ static void *run_context(void *arg)
             pause_ms(10);
     }
     if (w->error != 0)
-        (void)snprintf(w->text, sizeof(w->text), "%s", cairn_last_error());
+        cn_error_copy(w->text, sizeof(w->text));
     if (w->ctx != NULL)
         cairn_ctx_close(&w->ctx);
     dl_close(&w->ledger);

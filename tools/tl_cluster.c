@@ -206,7 +206,7 @@ int tl_cluster_stop(struct tl_cluster *c, bool keep)
         if (rc == 0 || first != 0)
             continue;
         first = rc;
-        (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+        cn_error_copy(text, sizeof(text));
     }
     if (c->own && !keep)
         tl_folder_remove(c->folder);

@@ -108,7 +108,7 @@ int tl_kv_error(const struct tl_kv *kv, int error, bool json)
 
     if (error != CAIRN_E_IN_DOUBT)
         return tl_cairn_error(kv->self, error, json);
-    (void)snprintf(text, sizeof(text), "%s", cairn_last_error()); /* the next call may replace it */
+    cn_error_copy(text, sizeof(text)); /* the next call may replace it */
     if (cairn_ctx_token(kv->ctx, token) != 0)
         token[0] = '\0';
     if (json)

@@ -16,7 +16,7 @@ static void finish(struct cairn_tx *tx, int rc)
 {
     tx->result = rc;
     if (rc != 0)
-        (void)snprintf(tx->result_text, sizeof(tx->result_text), "%s", cairn_last_error());
+        cn_error_copy(tx->result_text, sizeof(tx->result_text));
 }
 
 static int begin(struct cairn_tx *tx, struct cairn_op *op, void (*main)(void *arg))
@@ -240,7 +240,7 @@ static bool tell(struct cairn_ctx *ctx, uint32_t *ret_told)
             ctx->done_end = &ctx->done;
         ctx->done_count--;
         if (result != 0)
-            (void)cn_fail(result, "%s", tx->result_text);
+            (void)cn_fail_plain(result, tx->result_text);
         for (struct txn_awaited *a = ctx->awaited; a != NULL; a = a->outer) {
             if (a->op == op && result != 0)
                 memcpy(a->text, tx->result_text, sizeof(a->text));

@@ -22,7 +22,7 @@ static enum txn_event failed(struct cairn_tx *tx, int error)
     if (tx->error == 0) {
         tx->error = error;
         if (error != CAIRN_E_CONFLICT)
-            snprintf(tx->error_text, sizeof(tx->error_text), "%s", cairn_last_error());
+            cn_error_copy(tx->error_text, sizeof(tx->error_text));
     }
     return TXN_EVENT_FAILED;
 }
@@ -220,13 +220,22 @@ void txn_catch_up(struct cairn_ctx *ctx, uint64_t now)
         ;
 }
 
+/* Of one transaction in eight the latency is measured: a look at the clock takes a fiftieth of a
+ * short one. Which, falls in with no pattern of the caller's; the first of a context is one. */
+static inline bool is_timed(uint64_t count)
+{
+    return count * UINT64_C(0x9e3779b97f4a7c15) >> 61 == 4;
+}
+
 CN_HOT
 int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
 {
     struct cairn_tx *tx = ctx->running;
     bool own = tx != NULL && !tx->open; /* the lane's that we are on */
-    uint64_t now = txn_now(ctx);
+    uint64_t now = 0;
 
+    if (tx == NULL || CN_UNLIKELY(is_timed(ctx->tx_counter + 1)))
+        now = txn_now(ctx);
     if (tx == NULL)
         txn_catch_up(ctx, now);
     if (CN_UNLIKELY(ctx->lost != 0 || ctx->renewing || ctx->alone)) {
@@ -308,13 +317,6 @@ static void settle_room(struct cairn_tx *tx)
     }
 }
 
-/* Of one transaction in eight the latency is measured: a look at the clock takes a fiftieth of a
- * short one. Which, falls in with no pattern of the caller's; the first of a context is one. */
-static inline bool is_timed(const struct cairn_tx *tx)
-{
-    return tx->txid.count * UINT64_C(0x9e3779b97f4a7c15) >> 61 == 4;
-}
-
 static inline void count_outcome(struct cairn_tx *tx)
 {
     struct cairn_stats *s = &tx->ctx->stats;
@@ -323,9 +325,9 @@ static inline void count_outcome(struct cairn_tx *tx)
     case TXN_STATE_COMMITTED:
         s->commits++;
         s->commits_read_only += tx->writes == 0;
-        if (tx->ctx->polled) /* its waits have seen all that had come by then */
-            tx->ctx->seen_ns = tx->begin_ns;
-        if (CN_UNLIKELY(is_timed(tx)))
+        if (tx->ctx->polled && tx->begin_ns != 0)
+            tx->ctx->seen_ns = tx->begin_ns; /* its waits have seen all that had come by then */
+        if (CN_UNLIKELY(is_timed(tx->txid.count)))
             txn_histogram_add(s->commit_latency, txn_now(tx->ctx) - tx->begin_ns);
         break;
     case TXN_STATE_UNKNOWN: s->unknown++; break;

@@ -373,7 +373,7 @@ int txn_config_check_at(struct txn_config *config, const struct txn_config_lines
     rc = pm_geometry_complete(&config->geometry);
     if (rc != 0) {
         char text[256];
-        (void)snprintf(text, sizeof(text), "%s", cairn_last_error());
+        cn_error_copy(text, sizeof(text));
         return txn_config_fail(config, lines == NULL ? 0 : lines->options, "options: %s", text);
     }
     complete_pace(config);

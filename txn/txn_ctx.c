@@ -279,18 +279,19 @@ void txn_drop_debtors(struct cairn_ctx *ctx, const struct txn_batch *batch)
     }
 }
 
+/* Why its connection ended comes behind the last completion. */
+int txn_wait_failed(struct cairn_ctx *ctx, const struct txn_batch *batch)
+{
+    if (ctx->lost_text[0] == '\0')
+        txn_park_turn(ctx);
+    return batch->status;
+}
+
 CN_HOT
-int txn_wait(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
+int txn_wait_here(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
 {
     uint32_t idle = 0, turns = 0;
 
-    if (CN_UNLIKELY(ctx->running != NULL)) {
-        if (batch->left != 0)
-            txn_park_batch(ctx, batch, deadline_ns);
-        if (batch->status != 0 && ctx->lost_text[0] == '\0')
-            txn_park_turn(ctx);
-        return batch->status;
-    }
     txn_ring(ctx);
     while (batch->left != 0) {
         bool came = wait_some(ctx, &idle, &deadline_ns);
@@ -306,21 +307,20 @@ int txn_wait(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_n
         }
     }
     if (CN_UNLIKELY(batch->status != 0) && ctx->lost_text[0] == '\0')
-        (void)txn_poll(ctx); /* why its connection ended comes behind the last completion */
+        (void)txn_poll(ctx); /* as in txn_wait_failed() */
     return batch->status;
 }
 
 CN_HOT
-int txn_wait_trip(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
+int txn_wait_trip_here(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
 {
     if (batch->left != 0) {
         ctx->stats.round_trips++;
         /* What is near has come already, and then there is nothing to wait for. */
-        if (CN_LIKELY(ctx->running == NULL) && txn_poll(ctx) &&
-            CN_LIKELY(batch->left == 0 && batch->status == 0))
+        if (txn_poll(ctx) && CN_LIKELY(batch->left == 0 && batch->status == 0))
             return 0;
     }
-    return txn_wait(ctx, batch, deadline_ns);
+    return txn_wait_here(ctx, batch, deadline_ns);
 }
 
 bool txn_wait_flag(struct cairn_ctx *ctx, const bool *flag, uint64_t deadline_ns)

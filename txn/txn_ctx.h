@@ -333,7 +333,7 @@ struct cairn_tx {
     uint32_t scratch_used;
     uint8_t *scratch; /* arena: TXN_SCRATCH_SIZE for the reads of one round */
     struct cn_txid txid;
-    uint64_t begin_ns;
+    uint64_t begin_ns; /* 0: on a lane, and not one whose latency is measured */
     struct cairn_tx *next_free;  /* in ctx->tx_free */
     struct txn_batch background; /* releases behind a commit: waited for before it begins again */
     uint64_t *words;             /* arena: TXN_LOCKS_MAX for CAS, CAIRN_TX_KEYS_MAX to validate */
@@ -459,12 +459,7 @@ void txn_wait_some(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns);
 void txn_idle(struct cairn_ctx *ctx, uint32_t *idle, uint64_t deadline_ns);
 /* The same for what takes long: sleeps at once, unless the pace is to poll always. */
 void txn_rest(struct cairn_ctx *ctx, uint64_t deadline_ns);
-/* Wait until the batch is empty. Connections that owe a completion at the deadline are dropped
- * (their operations get CAIRN_E_TIMEOUT), so the batch is always empty on return. Returns
- * batch->status. */
-int txn_wait(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns);
-/* As txn_wait(), and counts a round trip on the critical path if there is anything to wait for. */
-int txn_wait_trip(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns);
+/* txn_wait(), txn_wait_trip(): txn_lane.h. */
 /* Take events until *flag, a lost connection or the deadline. Returns whether *flag. */
 bool txn_wait_flag(struct cairn_ctx *ctx, const bool *flag, uint64_t deadline_ns);
 /* Take events and sleep until a time; ends early when the session is lost. */

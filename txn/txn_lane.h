@@ -27,10 +27,36 @@ void txn_park_batch(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t dea
 void txn_park_event(struct cairn_ctx *ctx, uint64_t deadline_ns);
 void txn_park_time(struct cairn_ctx *ctx, uint64_t until_ns);
 void txn_park_turn(struct cairn_ctx *ctx);
+/* Of txn_wait(), below: a batch that has failed, on a lane; all of it, on the caller's stack. */
+int txn_wait_failed(struct cairn_ctx *ctx, const struct txn_batch *batch);
+int txn_wait_here(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns);
+int txn_wait_trip_here(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns);
 /* What it is parked for has come. */
 void txn_ready(struct cairn_tx *tx);
 /* Run what may need a larger stack, or does not wait for our events, on the caller's. */
 int txn_on_caller(struct cairn_ctx *ctx, int (*errand)(void *arg), void *arg);
+
+/* Wait until the batch is empty. Connections that owe a completion at the deadline are dropped
+ * (their operations get CAIRN_E_TIMEOUT), so the batch is always empty on return. Returns
+ * batch->status. On a lane nothing is called but what leaves its stack: each return after that is
+ * mispredicted. */
+static inline int txn_wait(struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
+{
+    if (ctx->running == NULL)
+        return txn_wait_here(ctx, batch, deadline_ns);
+    if (CN_LIKELY(batch->left != 0))
+        txn_park_batch(ctx, batch, deadline_ns);
+    return CN_LIKELY(batch->status == 0) ? 0 : txn_wait_failed(ctx, batch);
+}
+/* The same, and counts a round trip on the critical path if there is anything to wait for. */
+static inline int txn_wait_trip(
+    struct cairn_ctx *ctx, struct txn_batch *batch, uint64_t deadline_ns)
+{
+    if (ctx->running == NULL)
+        return txn_wait_trip_here(ctx, batch, deadline_ns);
+    ctx->stats.round_trips += batch->left != 0;
+    return txn_wait(ctx, batch, deadline_ns);
+}
 
 /* ---- txn_api.c ---- */
 /* Around each public call: one thread at a time. On a lane's stack it is part of who has entered.

@@ -106,7 +106,7 @@ static int run_once(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, enum cairn
         return rc;
     }
     char text[256];
-    snprintf(text, sizeof(text), "%s", cairn_last_error());
+    cn_error_copy(text, sizeof(text));
     cairn_abort(tx);
     return cn_fail_plain(rc, text);
 }
@@ -154,15 +154,18 @@ int txn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_m
             break;
         result.tries++;
         rc = run_once(ctx, fn, arg, &result.outcome, ret_token, &begun);
+        if (CN_LIKELY(rc == 0 && result.outcome == CAIRN_OUTCOME_COMMITTED))
+            break;
+        uint64_t now = txn_now(ctx);
+        if (begun == 0) /* of the first nobody has looked at the clock, or it has not begun */
+            begun = now;
         if (rc == 0 && result.outcome == CAIRN_OUTCOME_UNKNOWN)
             rc = settle(ctx, ret_token, begun + span, &result.outcome);
         bool again = rc == 0 ? result.outcome == CAIRN_OUTCOME_ABORTED
                              : rc == CAIRN_E_CONFLICT || rc == CAIRN_E_FENCED;
         if (!again)
             break;
-        uint64_t now = txn_now(ctx), until = now + txn_backoff_ns(ctx, result.tries);
-        if (begun == 0) /* not even the first has begun */
-            begun = now;
+        uint64_t until = txn_now(ctx) + txn_backoff_ns(ctx, result.tries);
         if (until >= begun + span) {
             rc = cn_fail(CAIRN_E_TIMEOUT,
                 "not committed within %u ms and %u tries; it has had no effect", timeout_ms,

@@ -189,7 +189,7 @@ static void peer_up(struct txn_peer *peer, const struct rd_event *event)
             rc = check_durability(peer, (enum rd_durability)w.durability);
     }
     if (rc != 0) {
-        snprintf(peer->refusal, sizeof(peer->refusal), "%s", cairn_last_error());
+        cn_error_copy(peer->refusal, sizeof(peer->refusal));
         txn_peer_drop(peer, rc);
         return;
     }
@@ -205,7 +205,7 @@ static void connect_failed(struct txn_peer *peer, const struct rd_event *event)
     peer->refusal[0] = '\0';
     if (event->size != 0) {
         status = rd_wire_refusal(event->data, event->size);
-        snprintf(peer->refusal, sizeof(peer->refusal), "%s", cairn_last_error());
+        cn_error_copy(peer->refusal, sizeof(peer->refusal));
     } else if (event->text != NULL) {
         snprintf(peer->refusal, sizeof(peer->refusal), "%s", event->text);
         status = code_of(status);

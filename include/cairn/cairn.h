@@ -330,7 +330,7 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_abort_async(struct cairn_tx *tx, struct cai
 /*
  * As cairn_run(), body included: `fn` uses the calls that wait. It runs inside this call and inside
  * cairn_poll(), on a stack of its own of CAIRN_STACK_SIZE bytes; it must not block otherwise, nor
- * end other transactions of the context.
+ * end other transactions of the context. `timeout_ms` may count from the end of the first try.
  * Errors: CAIRN_E_STATE (as many transactions are open as cairn_options.inflight says).
  */
 CAIRN_API CAIRN_MUST_CHECK int cairn_run_async(

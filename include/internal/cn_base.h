@@ -57,6 +57,9 @@ CN_NORETURN CN_COLD void cn_panic(const char *file, int line, const char *what);
 int cn_fail(int code, const char *format, ...) CN_PRINTF(2, 3) CN_COLD;
 /* The same without a format, for where it happens often: `text` may be the last one. */
 int cn_fail_plain(int code, const char *text);
+/* The last error's text, cut to `size` bytes with its end. No formats: for outcomes that are no
+ * failures, and need to be fast. */
+void cn_error_copy(char *ret_text, size_t size);
 /* Put text before the last error's text: "node 2: ...". Returns `code`. */
 int cn_fail_context(int code, const char *format, ...) CN_PRINTF(2, 3) CN_COLD;
 

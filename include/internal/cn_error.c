@@ -52,6 +52,14 @@ int cn_fail_plain(int code, const char *text)
     return code;
 }
 
+void cn_error_copy(char *ret_text, size_t size)
+{
+    size_t length = strnlen(last_text, size - 1);
+
+    memcpy(ret_text, last_text, length);
+    ret_text[length] = '\0';
+}
+
 int cn_fail_context(int code, const char *format, ...)
 {
     char text[TEXT_SIZE];

@@ -16,20 +16,6 @@
 #error "cn_fiber.c knows x86-64 only"
 #endif
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CN_FIBER_ASAN 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define CN_FIBER_TSAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define CN_FIBER_ASAN 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define CN_FIBER_TSAN 1
-#endif
 #ifdef CN_FIBER_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -44,28 +30,38 @@
 #define VALGRIND_STACK_DEREGISTER(id) (void)(id)
 #endif
 
-/* Save the registers and modes that a call keeps on this stack, its pointer in *save_sp, and go on
- * where `to_sp` was saved. A new fiber's frame goes on in cn_fiber_start, its fiber in rbx. */
-void cn_fiber_switch(void **save_sp, void *to_sp);
 void cn_fiber_start(void);
-CN_NORETURN void cn_fiber_main(struct cn_fiber *fiber);
-__asm__(".text\n"
-        ".globl cn_fiber_switch\n"
-        ".hidden cn_fiber_switch\n"
-        ".type cn_fiber_switch,@function\n"
-        "cn_fiber_switch:\n"
-        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n"
-        "    pushq %r13\n    pushq %r14\n    pushq %r15\n"
-        "    subq $8, %rsp\n"
-        "    stmxcsr (%rsp)\n    fnstcw 4(%rsp)\n"
-        "    movq %rsp, (%rdi)\n"
-        "    movq %rsi, %rsp\n"
-        "    ldmxcsr (%rsp)\n    fldcw 4(%rsp)\n"
-        "    addq $8, %rsp\n"
-        "    popq %r15\n    popq %r14\n    popq %r13\n"
-        "    popq %r12\n    popq %rbx\n    popq %rbp\n"
-        "    ret\n"
-        ".size cn_fiber_switch,.-cn_fiber_switch\n"
+CN_NORETURN __attribute__((used)) void cn_fiber_main(struct cn_fiber *fiber);
+
+/*
+ * The switch, see cn_fiber.h. A new fiber's frame goes on in cn_fiber_start, its fiber in rbx.
+ *
+ * To load the modes of floating point takes longer than all the rest, and they are hardly ever
+ * others: of mxcsr the flags do not count, which no call has to keep. The end is no `ret`: a
+ * processor foretells that one by the calls of the stack just left, always wrongly; and there are
+ * two switches, as each then goes on in one and the same place.
+ */
+#define SWITCH(name)                                                                               \
+    ".globl " name "\n"                                                                            \
+    ".hidden " name "\n"                                                                           \
+    ".type " name ",@function\n" name ":\n"                                                        \
+    "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n"                                             \
+    "    pushq %r13\n    pushq %r14\n    pushq %r15\n"                                             \
+    "    subq $8, %rsp\n"                                                                          \
+    "    stmxcsr (%rsp)\n    fnstcw 4(%rsp)\n"                                                     \
+    "    movl (%rsp), %eax\n    movzwl 4(%rsp), %ecx\n"                                            \
+    "    movq %rsp, (%rdi)\n"                                                                      \
+    "    movq %rsi, %rsp\n"                                                                        \
+    "    xorl (%rsp), %eax\n    testl $0xffffffc0, %eax\n    jne 1f\n"                             \
+    "    cmpw 4(%rsp), %cx\n    jne 1f\n"                                                          \
+    "0:  addq $8, %rsp\n"                                                                          \
+    "    popq %r15\n    popq %r14\n    popq %r13\n"                                                \
+    "    popq %r12\n    popq %rbx\n    popq %rbp\n"                                                \
+    "    popq %rdx\n    jmpq *%rdx\n"                                                              \
+    "1:  ldmxcsr (%rsp)\n    fldcw 4(%rsp)\n    jmp 0b\n"                                          \
+    ".size " name ",.-" name "\n"
+
+__asm__(".text\n" SWITCH("cn_fiber_switch_in") SWITCH("cn_fiber_switch_out")
         ".globl cn_fiber_start\n"
         ".hidden cn_fiber_start\n"
         ".type cn_fiber_start,@function\n"
@@ -78,7 +74,7 @@ __asm__(".text\n"
         "    .cfi_endproc\n"
         ".size cn_fiber_start,.-cn_fiber_start\n");
 
-struct frame { /* as cn_fiber_switch() leaves it */
+struct frame { /* as a switch leaves it */
     uint32_t mxcsr;
     uint16_t x87;
     uint16_t unused;
@@ -143,6 +139,7 @@ void cn_fiber_init(
     fiber->at = fiber->own;
 }
 
+#ifdef CN_FIBER_WATCHED
 void cn_fiber_enter(struct cn_fiber *fiber)
 {
     void *fake_stack = NULL;
@@ -150,7 +147,7 @@ void cn_fiber_enter(struct cn_fiber *fiber)
     CAIRN_ASSERT(!fiber->inside && !fiber->done);
     fiber->inside = true;
     depart(&fake_stack, &fiber->at, &fiber->from);
-    cn_fiber_switch(&fiber->from_sp, fiber->sp);
+    cn_fiber_switch_in(&fiber->from_sp, fiber->sp);
     arrive(fake_stack, &fiber->at);
 }
 
@@ -161,9 +158,10 @@ void cn_fiber_leave(struct cn_fiber *fiber)
     CAIRN_ASSERT(fiber->inside);
     fiber->inside = false;
     depart(&fake_stack, &fiber->from, &fiber->at);
-    cn_fiber_switch(&fiber->sp, fiber->from_sp);
+    cn_fiber_switch_out(&fiber->sp, fiber->from_sp);
     arrive(fake_stack, &fiber->from);
 }
+#endif
 
 void cn_fiber_exit(struct cn_fiber *fiber)
 {
@@ -171,7 +169,7 @@ void cn_fiber_exit(struct cn_fiber *fiber)
     fiber->inside = false;
     fiber->done = true;
     depart(NULL, &fiber->from, &fiber->at);
-    cn_fiber_switch(&fiber->sp, fiber->from_sp);
+    cn_fiber_switch_out(&fiber->sp, fiber->from_sp);
     cn_panic(__FILE__, __LINE__, "a fiber that is done was entered");
 }
 

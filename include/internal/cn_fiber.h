@@ -16,6 +16,24 @@
 
 #include "include/internal/cn_base.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CN_FIBER_ASAN 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define CN_FIBER_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define CN_FIBER_ASAN 1
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define CN_FIBER_TSAN 1
+#endif
+#if defined(CN_FIBER_ASAN) || defined(CN_FIBER_TSAN)
+#define CN_FIBER_WATCHED 1
+#endif
+
 struct cn_fiber_place { /* a stack, for the sanitizers */
     const void *bottom;
     size_t size;
@@ -40,10 +58,32 @@ struct cn_fiber {
  */
 void cn_fiber_init(
     struct cn_fiber *fiber, void *stack, size_t size, void (*entry)(void *arg), void *arg);
-/* Run it until it leaves, or is done. */
+/* Save the registers and modes that a call keeps on this stack, its pointer in *save_sp, and go on
+ * where `to_sp` was saved. */
+void cn_fiber_switch_in(void **save_sp, void *to_sp);
+void cn_fiber_switch_out(void **save_sp, void *to_sp);
+/* cn_fiber_enter(): run it until it leaves, or is done. cn_fiber_leave(), from inside: back to who
+ * entered. */
+#ifdef CN_FIBER_WATCHED
 void cn_fiber_enter(struct cn_fiber *fiber);
-/* From inside: back to who entered. */
 void cn_fiber_leave(struct cn_fiber *fiber);
+#else
+
+/* Inside their callers: each return after a switch is mispredicted. */
+static inline void cn_fiber_enter(struct cn_fiber *fiber)
+{
+    CAIRN_ASSERT(!fiber->inside && !fiber->done);
+    fiber->inside = true;
+    cn_fiber_switch_in(&fiber->from_sp, fiber->sp);
+}
+
+static inline void cn_fiber_leave(struct cn_fiber *fiber)
+{
+    CAIRN_ASSERT(fiber->inside);
+    fiber->inside = false;
+    cn_fiber_switch_out(&fiber->sp, fiber->from_sp);
+}
+#endif
 /* From inside, for good. */
 CN_NORETURN void cn_fiber_exit(struct cn_fiber *fiber);
 /* Forget it, whatever is on its stack (it may have been entered and never left: a crash). From

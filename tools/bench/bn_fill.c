@@ -40,7 +40,7 @@ static void remember(struct run *run, int rc)
     if (run->rc != 0 || rc == 0)
         return;
     run->rc = rc;
-    (void)snprintf(run->text, sizeof(run->text), "%s", cairn_last_error());
+    cn_error_copy(run->text, sizeof(run->text));
 }
 
 static void done(struct cairn_op *op)

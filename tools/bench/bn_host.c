@@ -147,7 +147,7 @@ static void *run_thread(void *arg)
 
     t->rc = open_nodes(t);
     if (t->rc != 0)
-        (void)snprintf(t->text, sizeof(t->text), "%s", cairn_last_error());
+        cn_error_copy(t->text, sizeof(t->text));
     __atomic_store_n(&t->opened, 1, __ATOMIC_RELEASE);
     if (t->rc == 0 && t->count == 1)
         serve_one(t);

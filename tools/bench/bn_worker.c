@@ -124,7 +124,7 @@ static void fail(struct bn_worker *w, int rc)
 {
     if (w->rc == 0) {
         w->rc = rc;
-        (void)snprintf(w->text, sizeof(w->text), "%s", cairn_last_error());
+        cn_error_copy(w->text, sizeof(w->text));
     }
     __atomic_store_n(&w->run->failed, 1, __ATOMIC_RELAXED);
 }

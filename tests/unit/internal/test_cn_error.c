@@ -74,6 +74,20 @@ static void cn_fail__long_text__is_cut(void **state)
     assert_true(strlen(cairn_last_error()) < 1024);
 }
 
+static void cn_error_copy__any_size__cut_and_ended(void **state)
+{
+    char text[8];
+
+    (void)state;
+    (void)cn_fail(-1, "%s", "longer than that");
+    memset(text, '!', sizeof(text));
+    cn_error_copy(text, 5);
+    assert_memory_equal(text, "long\0!!!", 8);
+    (void)cn_fail(-1, "%s", "");
+    cn_error_copy(text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
 static void *other_thread(void *arg)
 {
     char *seen = arg;
@@ -139,6 +153,7 @@ int main(void)
         cmocka_unit_test(cairn_strerror__errno_and_nonsense__never_null),
         cmocka_unit_test(cn_fail__text__kept_and_code_returned),
         cmocka_unit_test(cn_fail__long_text__is_cut),
+        cmocka_unit_test(cn_error_copy__any_size__cut_and_ended),
         cmocka_unit_test(cairn_last_error__other_thread__has_its_own),
         cmocka_unit_test(cn_panic__false_assertion__aborts_with_its_text),
         cmocka_unit_test(cairn_names__outcome_and_version__as_in_the_header),

@@ -169,6 +169,59 @@ static void enter__rounding_set_inside__is_the_fibers_alone(void **state)
     assert_string_equal(bed->trace, "uuu");
 }
 
+/* The modes of one unit only, so that each is looked at by itself; of flags nothing is promised. */
+#define SSE_FLUSH_TO_ZERO 0x8000u
+#define X87_ROUND_UP 0x0800u
+
+static uint32_t get_sse(void)
+{
+    uint32_t mode;
+    __asm__ volatile("stmxcsr %0" : "=m"(mode));
+    return mode;
+}
+static void set_sse(uint32_t mode)
+{
+    __asm__ volatile("ldmxcsr %0" : : "m"(mode));
+}
+static uint16_t get_x87(void)
+{
+    uint16_t mode;
+    __asm__ volatile("fnstcw %0" : "=m"(mode));
+    return mode;
+}
+static void set_x87(uint16_t mode)
+{
+    __asm__ volatile("fldcw %0" : : "m"(mode));
+}
+
+static void set_one_mode(void *arg)
+{
+    struct bed *bed = arg;
+
+    set_sse(get_sse() | SSE_FLUSH_TO_ZERO);
+    cn_fiber_leave(&bed->fiber[0]);
+    note(bed, (get_sse() & SSE_FLUSH_TO_ZERO) != 0 ? 's' : '?');
+    set_sse(get_sse() & ~SSE_FLUSH_TO_ZERO);
+    set_x87(get_x87() | X87_ROUND_UP);
+    cn_fiber_leave(&bed->fiber[0]);
+    note(bed, (get_x87() & X87_ROUND_UP) != 0 ? 'x' : '?');
+}
+
+static void enter__one_mode_set_inside__is_the_fibers_alone(void **state)
+{
+    struct bed *bed = *state;
+    uint32_t sse = get_sse() & SSE_FLUSH_TO_ZERO;
+    uint16_t x87 = get_x87() & X87_ROUND_UP;
+
+    init(bed, 0, set_one_mode);
+    for (uint32_t i = 0; i < 3; i++) {
+        cn_fiber_enter(&bed->fiber[0]);
+        assert_int_equal(get_sse() & SSE_FLUSH_TO_ZERO, sse);
+        assert_int_equal(get_x87() & X87_ROUND_UP, x87);
+    }
+    assert_string_equal(bed->trace, "sx");
+}
+
 static void use_vectors(void *arg)
 {
     struct bed *bed = arg;
@@ -337,6 +390,7 @@ int main(void)
         BED_TEST(enter__left_twice__goes_on_each_time),
         BED_TEST(enter__three_in_turn__registers_and_frames_are_kept),
         BED_TEST(enter__rounding_set_inside__is_the_fibers_alone),
+        BED_TEST(enter__one_mode_set_inside__is_the_fibers_alone),
         BED_TEST(init__first_frame__stack_is_aligned_as_for_a_call),
         BED_TEST(leave__outer_from_the_inner_stack__both_go_on),
         BED_TEST(exit__outer_from_the_inner_stack__both_are_dropped_and_made_again),
