@@ -337,11 +337,13 @@ bool txn_wait_flag(struct cairn_ctx *ctx, const bool *flag, uint64_t deadline_ns
 
 void txn_pause(struct cairn_ctx *ctx, uint64_t until_ns)
 {
+    uint32_t idle = 0; /* it is short mostly: to sleep takes longer */
+
     while (txn_now(ctx) < until_ns && ctx->lost == 0) {
         if (ctx->running != NULL)
             txn_park_time(ctx, until_ns);
         else
-            txn_rest(ctx, until_ns);
+            (void)wait_some(ctx, &idle, &until_ns);
     }
 }
 

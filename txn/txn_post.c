@@ -69,7 +69,7 @@ static void drop_marks(struct txn_peer *peer)
  * Such a record needs no mark (R4: space is used again only below the persisted position). */
 static void mark_now(struct txn_peer *peer, uint64_t remote, uint64_t value, uint64_t log_off)
 {
-    if (CN_UNLIKELY(peer->log_off - log_off > peer->ring_size))
+    if (CN_UNLIKELY(peer->log_off - log_off > peer->ring_size) && !CN_MUTANT(c_mark_late))
         return;
     if (rd_mark(peer->conn, 0, remote, value, 0) == 0)
         txn_bell(peer);

@@ -123,6 +123,31 @@ static void wait__adaptive_with_much_outstanding__polls_on(void **state)
     assert_true(polls > 10000);
 }
 
+/* A pause between two tries is of microseconds, in which nobody can sleep and wake up. */
+static void pause__short_while_adaptive__polls(void **state)
+{
+    static const struct {
+        enum cn_pace_mode mode;
+        uint64_t ns;
+        bool sleeps;
+    } c[] = {
+        {CN_PACE_ADAPTIVE, 5000, false},
+        {CN_PACE_ADAPTIVE, 100000000, true},
+        {CN_PACE_EVENT, 5000, true},
+        {CN_PACE_POLL, 5000, false},
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < CN_ARRAY_SIZE(c); i++) {
+        fs.cluster->pace = (struct cn_pace){.mode = c[i].mode, .threshold = 700, .spins = 5000};
+        uint64_t sleeps = fs.fake.sleeps, polls = fs.fake.polls, until = txn_now(fs.ctx) + c[i].ns;
+        txn_pause(fs.ctx, until);
+        assert_true(txn_now(fs.ctx) >= until);
+        assert_true(fs.fake.polls > polls);
+        assert_int_equal(fs.fake.sleeps > sleeps, c[i].sleeps);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -132,6 +157,7 @@ int main(void)
         CASE(wait__event__sleeps_at_once),
         CASE(wait__adaptive__polls_for_its_spins_then_sleeps),
         CASE(wait__adaptive_with_much_outstanding__polls_on),
+        CASE(pause__short_while_adaptive__polls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
