@@ -26,6 +26,7 @@
     X(c_ring_past_position, "R4: ring space is used beyond the persisted position")                \
     X(c_session_continues, "R2: a transaction goes on after a reconnect")                          \
     X(c_staging_restarts, "R6: buffers of records on their way are given to others")               \
+    X(c_mark_late, "R4: a mark is written although its record's place was used again")             \
     X(n_apply_unpersisted, "R11: a record is applied before this CPU made it durable")             \
     X(n_no_body_fence, "section 7: bodies are not durable before applied is")                      \
     X(n_no_applied_fence, "R8: applied is not durable before locks go")                            \

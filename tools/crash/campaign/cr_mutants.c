@@ -36,6 +36,10 @@ static const struct cr_setup busy = {.nodes = 2, .clients = 4, .ops = 40,
 /* All transactions in flight are one coordinator's. */
 static const struct cr_setup crowd = {.nodes = 2, .clients = 6, .group = 6, .ops = 40,
     .faults = CR_FAULTS_ALL, .discipline = true, .rules = true};
+/* One in flight waits for a node's answers, and the others go on, until the rings of the other node
+ * have come round: large values fill them. */
+static const struct cr_setup stalls = {.nodes = 2, .clients = 6, .group = 6, .ops = 40,
+    .work = WORK(BANK) | WORK(LARGE), .faults = CR_FAULT_STALL, .discipline = true, .rules = true};
 /* Nodes die and are back at once, so sessions end and begin. */
 static const struct cr_setup sessions = {.nodes = 2, .clients = 4, .ops = 40, .work = WORK(BANK),
     .hazard = {[SIM_NODE] = {.process = 80}}, .faults = CR_FAULT_NODE_PROCESS, .quick = true};
@@ -145,6 +149,7 @@ static const struct cr_aim aims[] = {
     SCRIPT(c_ring_past_position, burst, TXN),
     SEEDS(c_session_continues, sessions, NULL),
     SEEDS(c_staging_restarts, crowd, NULL),
+    SEEDS(c_mark_late, stalls, TXN),
     ENUM(n_apply_unpersisted, 70, 20, 0, PART),
     SEEDS(n_commit_unmarked, doubts, PART),
     DISCIPLINE(n_no_body_fence, 0, 20, PART),

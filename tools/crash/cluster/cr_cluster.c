@@ -307,6 +307,8 @@ static void on_step(struct sim *sim, struct sim_actor *actor, enum cn_step step)
     cr_watch_excuse(true);
     if (actor->role == SIM_NODE)
         count_step(sim->user, actor->arg);
+    if (actor->role == SIM_CLIENT)
+        cr_nemesis_step(sim->user, actor, step);
     if (step == CN_STEP_s_handout && actor->role == SIM_NODE)
         cr_check_handout(actor->arg);
     cr_watch_excuse(false);
@@ -388,6 +390,7 @@ static void heal(struct cr_cluster *c)
 {
     cr_tell_phase(&c->sim, CR_PHASE_HEAL, "everything heals: no more faults, all nodes up");
     c->faults = 0;
+    c->stalls = NULL;
     for (uint32_t i = 1; i < SIM_PLANS_MAX; i++)
         c->sim.plan[i].occurrence = 0;
     memset(c->sim.hazard, 0, sizeof(c->sim.hazard));

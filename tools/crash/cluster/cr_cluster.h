@@ -37,7 +37,8 @@ enum cr_fault {
     CR_FAULT_CLOCK = 1024, /* clocks of all actors drift, differ, stand still; wall clocks jump */
     CR_FAULT_SLOW = 2048,  /* one node answers a hundred times slower */
     CR_FAULT_MEMORY = 4096, /* allocations of nodes fail now and then */
-    CR_FAULTS_KNOWN = 8191,
+    CR_FAULT_STALL = 8192, /* one node's answers to who has just logged come late, together */
+    CR_FAULTS_KNOWN = 16383,
 };
 
 struct cr_client;
@@ -127,6 +128,7 @@ struct cr_cluster {
     unsigned faults;
     bool keep_alive; /* crashed actors restart soon; set at the end too */
     bool closing;    /* nodes close cleanly */
+    const struct cr_node *stalls; /* with CR_FAULT_STALL: this node does. NULL: none */
     uint32_t scrub_budget; /* of all nodes */
     struct cr_part part[CR_PARTS_MAX];
     uint32_t part_count;
@@ -174,6 +176,8 @@ void cr_client_restart(struct cr_client *client, uint64_t delay);
 /* Before the first actor starts, and when the clients do. */
 void cr_nemesis_prepare(struct cr_cluster *cluster);
 void cr_nemesis_start(struct cr_cluster *cluster);
+/* A client's actor passes a step. */
+void cr_nemesis_step(struct cr_cluster *cluster, struct sim_actor *actor, enum cn_step step);
 void cr_check_pools(struct cr_cluster *cluster);
 /* A slot was handed out: no lock word names it yet. */
 void cr_check_handout(struct cr_node *node);

@@ -47,7 +47,8 @@ static struct pm_pool *visible(struct watched *w)
 /* ---- records ---- */
 
 struct wanted {
-    uint64_t seq;       /* 0: whichever names the word */
+    uint64_t seq;       /* 0: the first behind `after` that names the word */
+    uint64_t after;
     uint64_t off, base; /* ... and its version before */
     bool found;
     struct pm_record record; /* points into the image */
@@ -68,7 +69,8 @@ static int on_found(void *arg, const struct pm_record *record)
 {
     struct wanted *w = arg;
 
-    if (w->found || (w->seq != 0 ? record->seq != w->seq : !names(record, w->off, w->base)))
+    if (w->found || (w->seq != 0 ? record->seq != w->seq
+                                 : record->seq <= w->after || !names(record, w->off, w->base)))
         return 0;
     w->found = true;
     w->record = *record;
@@ -134,15 +136,15 @@ static void check_object(
         }
 }
 
-/* A record that names the word, in the shadow, or in what is only visible, from slot `from` on. One
- * that was aborted may name it, too. */
-static bool find_releaser(struct watched *w, bool in_shadow, uint16_t from, uint64_t off,
-    uint64_t base, struct pm_slot *ret_slot, struct wanted *ret)
+/* A record that names the word, in the shadow, or in what is only visible, behind record `after` of
+ * slot `from`. One that was aborted may name it, too, of the same slot also. */
+static bool find_releaser(struct watched *w, bool in_shadow, uint16_t from, uint64_t after,
+    uint64_t off, uint64_t base, struct pm_slot *ret_slot, struct wanted *ret)
 {
     struct pm_pool *look = in_shadow ? durable(w) : visible(w);
 
     for (uint16_t s = from; s < look->super.geometry.slot_count; s++) {
-        *ret = (struct wanted){.off = off, .base = base};
+        *ret = (struct wanted){.off = off, .base = base, .after = s == from ? after : 0};
         if (pm_slot_load(look, s, ret_slot) == 0 && ret_slot->state != PM_SLOT_FREE &&
             scan(look, ret_slot, ret))
             return true;
@@ -160,8 +162,8 @@ static void check_release(struct watched *w, uint64_t off)
     if (pm_word_locked_bit(word) || word != version || version == 0 ||
         pm_word_version(pm_load64(&durable(w)->pm, off)) >= version)
         return;
-    if (!find_releaser(w, true, 1, off, version - 1, &first_slot, &first)) {
-        if (find_releaser(w, false, 1, off, version - 1, &slot, &found))
+    if (!find_releaser(w, true, 1, 0, off, version - 1, &first_slot, &first)) {
+        if (find_releaser(w, false, 1, 0, off, version - 1, &slot, &found))
             sim_fail(sim, "I16: node %u releases the word at %#lx for record %lu of slot %u, which "
                      "is not durable", w->look.super.node, off, found.record.seq, slot.number);
         return;
@@ -170,7 +172,8 @@ static void check_release(struct watched *w, uint64_t off)
     slot = first_slot;
     found = first;
     while (!pm_slot_is_applied(durable(w), &slot, found.record.seq)) {
-        if (find_releaser(w, true, slot.number + 1, off, version - 1, &slot, &found))
+        if (find_releaser(w, true, slot.number, found.record.seq, off, version - 1, &slot,
+                &found))
             continue;
         sim_fail(sim, "I16: node %u releases the word at %#lx for record %lu of slot %u, and that "
                  "it is applied is not durable", w->look.super.node, off, first.record.seq,

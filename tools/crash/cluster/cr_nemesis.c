@@ -6,6 +6,8 @@
 #include "tools/crash/cluster/cr_cluster.h"
 
 #define SLOWER 100u
+#define STALLS 4u       /* one in so many commits */
+#define STALL_US 40000u /* the longest: records are resolved after 5 ms, and no flush times out */
 
 static struct sim_actor *draw_actor(struct cr_cluster *c)
 {
@@ -40,6 +42,21 @@ static void partition(struct cr_cluster *c)
     if (kind != 2)
         sim_fabric_block(sim, b->id, a->id, patience);
     sim_after(sim, sim_choose(sim, "partition-us", 40000) * SIM_US, on_heal, sim, 0);
+}
+
+/* What has just been posted gets to the node, and its answers wait; connections outlive it. */
+void cr_nemesis_step(struct cr_cluster *c, struct sim_actor *actor, enum cn_step step)
+{
+    struct sim *sim = &c->sim;
+
+    if (c->stalls == NULL || step != CN_STEP_c_logged)
+        return;
+    uint32_t node = c->stalls->actor->id;
+    if (sim->fabric->blocked[node][actor->id] || !sim_chance(sim, "stall", 1, STALLS))
+        return;
+    uint64_t length = sim_choose(sim, "stall-us", STALL_US) * SIM_US;
+    sim_fabric_block(sim, node, actor->id, length + 1);
+    sim_after(sim, length, on_heal, sim, 0);
 }
 
 static void pause_one(struct cr_cluster *c)
@@ -165,6 +182,8 @@ void cr_nemesis_start(struct cr_cluster *c)
         return;
     if ((c->setup.faults & CR_FAULT_SLOW) != 0)
         c->node[sim_choose(sim, "slow", c->node_count)].actor->slow = SLOWER;
+    if ((c->setup.faults & CR_FAULT_STALL) != 0)
+        c->stalls = &c->node[sim_choose(sim, "stall-node", c->node_count)];
     if (sim->plan[1].occurrence == 0 && (c->faults & CR_FAULT_STEP) != 0 &&
         sim_chance(sim, "step-crash", 2, 3))
         draw_step(c);

@@ -163,25 +163,55 @@ static void check_space(struct cr_rules *rules, uint32_t pool, const struct pm_s
             node_of(w), end, slot.position_seq, slot.position_off);
 }
 
+/* The place of a pool offset in the log of a slot that is open; false: there is none. */
+static bool in_log(struct watched *w, uint64_t off, struct pm_slot *ret_slot, uint64_t *ret_at)
+{
+    const struct pm_super *s = &w->look.super;
+    uint64_t at = (off - s->rings_off) % s->ring_stride;
+    uint64_t number = (off - s->rings_off) / s->ring_stride;
+
+    if (off < s->rings_off || number >= s->geometry.slot_count || at < RD_RING_HEADER_SIZE ||
+        pm_slot_load(visible(w), (uint16_t)number, ret_slot) != 0)
+        return false;
+    *ret_at = at - RD_RING_HEADER_SIZE;
+    return ret_slot->state == PM_SLOT_OPEN;
+}
+
 static void check_record(struct cr_rules *rules, uint32_t pool, uint64_t off,
     const struct pm_record_pm *head, uint32_t size)
 {
     struct watched *w = rules->watched[pool];
-    const struct pm_super *s = &w->look.super;
-    uint64_t at = (off - s->rings_off) % s->ring_stride;
-    uint16_t number = (uint16_t)((off - s->rings_off) / s->ring_stride);
     struct pm_slot slot;
+    uint64_t at;
 
-    if (off < s->rings_off || number >= s->geometry.slot_count || at < RD_RING_HEADER_SIZE ||
-        size < sizeof(*head) || le32_get(head->magic) != PM_RECORD_MAGIC ||
-        pm_slot_load(visible(w), number, &slot) != 0 || slot.state != PM_SLOT_OPEN)
+    if (size < sizeof(*head) || le32_get(head->magic) != PM_RECORD_MAGIC ||
+        !in_log(w, off, &slot, &at))
         return;
-    check_space(rules, pool, &slot, at - RD_RING_HEADER_SIZE, head);
-    struct taken t = {.w = w, .slot = number, .epoch = slot.epoch, .seq = le64_get(head->seq),
-        .txid = {head->coordinator, le64_get(head->count)}};
+    check_space(rules, pool, &slot, at, head);
+    struct taken t = {.w = w, .slot = slot.number, .epoch = slot.epoch,
+        .seq = le64_get(head->seq), .txid = {head->coordinator, le64_get(head->count)}};
     if (head->type != PM_RECORD_PAD)
         take(rules, &t);
 }
+
+/* ---- a mark comes in ---- */
+
+static void check_mark(struct watched *w, uint64_t off, uint64_t mark)
+{
+    struct pm_record_pm head;
+    struct pm_slot slot;
+    uint64_t at;
+
+    if (!in_log(w, off, &slot, &at) || at < offsetof(struct pm_record_pm, mark))
+        return;
+    memcpy(&head, w->pool->visible + off - offsetof(struct pm_record_pm, mark), sizeof(head));
+    if (le32_get(head.magic) != PM_RECORD_MAGIC ||
+        mark != pm_word_value(slot.nonce, le64_get(head.seq), PM_WORD_MARK))
+        sim_fail(w->rules->sim, "R4: a mark comes to log place %lu of slot %u of node %u, where "
+                 "its record does not stand (any more)", at, slot.number, node_of(w));
+}
+
+/* ---- stores of peers ---- */
 
 static void on_peer_store(
     void *arg, const struct sim_link *link, const struct sim_wr *wr, uint64_t off, uint32_t size)
@@ -191,8 +221,11 @@ static void on_peer_store(
     struct pm_record_pm head;
 
     for (uint32_t i = 0; i < rules->count && !rules->sim->failed; i++) {
-        if (rules->watched[i]->pool != wr->grant->pool || wr->op != SIM_WRITE || wr->done != 0 ||
-            wr->size < 64)
+        if (rules->watched[i]->pool != wr->grant->pool)
+            continue;
+        if (wr->op == SIM_MARK)
+            check_mark(rules->watched[i], off, wr->desired);
+        if (wr->op != SIM_WRITE || wr->done != 0 || wr->size < 64)
             continue;
         memset(&head, 0, sizeof(head));
         memcpy(&head, from, cn_min64(wr->size, sizeof(head)));

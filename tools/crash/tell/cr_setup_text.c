@@ -19,7 +19,7 @@ static const struct name fault_names[] = {{"process", CR_FAULT_NODE_PROCESS},
     {"partition", CR_FAULT_PARTITION}, {"break", CR_FAULT_BREAK}, {"all-power", CR_FAULT_ALL_POWER},
     {"nested", CR_FAULT_NESTED}, {"step", CR_FAULT_STEP}, {"hazard", CR_FAULT_HAZARD},
     {"clock", CR_FAULT_CLOCK}, {"slow", CR_FAULT_SLOW},
-    {"memory", CR_FAULT_MEMORY}, {NULL, 0}};
+    {"memory", CR_FAULT_MEMORY}, {"stall", CR_FAULT_STALL}, {NULL, 0}};
 static const struct mode {
     const char *name;
     enum rd_durability durability;
