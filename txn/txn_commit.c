@@ -234,10 +234,10 @@ int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
     bool own = tx != NULL && !tx->open; /* the lane's that we are on */
     uint64_t now = 0;
 
-    if (tx == NULL || CN_UNLIKELY(is_timed(ctx->tx_counter + 1)))
+    if (tx == NULL) {
         now = txn_now(ctx);
-    if (tx == NULL)
         txn_catch_up(ctx, now);
+    }
     if (CN_UNLIKELY(ctx->lost != 0 || ctx->renewing || ctx->alone)) {
         int rc = txn_session_need(ctx, txn_op_deadline(ctx), false);
         if (rc != 0)
@@ -258,7 +258,8 @@ int txn_begin(struct cairn_ctx *ctx, struct cairn_tx **ret_tx)
     txn_set_reset(tx);
     tx->state = TXN_STATE_ACTIVE;
     tx->txid = (struct cn_txid){.coordinator = ctx->session, .count = ++ctx->tx_counter};
-    tx->begin_ns = now;
+    /* On a lane the clock is looked at for what is measured alone. */
+    tx->begin_ns = now == 0 && CN_UNLIKELY(is_timed(tx->txid.count)) ? txn_now(ctx) : now;
     tx->open = true;
     *ret_tx = tx;
     return 0;

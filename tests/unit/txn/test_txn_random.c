@@ -32,6 +32,7 @@ static char key[KEYS][16]; /* of node 1, and the second half of node 2 */
 static uint64_t item[KEYS];
 static uint64_t first = 1, count = 60, seed, state;
 static struct cn_uuid session;
+static uint64_t begun_ns;
 static uint32_t told_late; /* operations begun and not told */
 static bool begin_more;    /* from inside `done` */
 
@@ -359,6 +360,7 @@ static void open_run(void)
     uint32_t inflight = one_in(3) ? 16 : 1 + draw(6);
 
     ts_fs_open_inflight(&fs, 2, 56, inflight);
+    begun_ns = fs.fake.now_ns;
     for (uint32_t k = 0; k < KEYS; k++) {
         ts_fs_key(&fs, node_of(k), k % (KEYS / 2), key[k]);
         item[k] = ts_fs_add(&fs, key[k], "value");
@@ -416,6 +418,9 @@ static void check_nothing_left(bool lost_completions)
         assert_int_equal(ctx->peer[i].promised_bytes + ctx->peer[i].promised_records, 0);
     for (uint32_t k = 0; k < KEYS; k++)
         assert_false(pm_word_locked_bit(word_of(k)));
+    struct cairn_stats s; /* nothing is measured from a time that nobody looked at */
+    cairn_ctx_stats(ctx, &s);
+    assert_true(cairn_histogram_quantile(s.commit_latency, 1) <= fs.fake.now_ns - begun_ns);
 }
 
 static void end_in_order(bool lost_completions)
