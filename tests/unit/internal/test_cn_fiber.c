@@ -13,10 +13,12 @@
 
 #include <errno.h>
 #include <fenv.h>
+#include <fpu_control.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xmmintrin.h>
 
 #include "include/internal/cn_fiber.h"
 
@@ -173,36 +175,23 @@ static void enter__rounding_set_inside__is_the_fibers_alone(void **state)
 #define SSE_FLUSH_TO_ZERO 0x8000u
 #define X87_ROUND_UP 0x0800u
 
-static uint32_t get_sse(void)
-{
-    uint32_t mode;
-    __asm__ volatile("stmxcsr %0" : "=m"(mode));
-    return mode;
-}
-static void set_sse(uint32_t mode)
-{
-    __asm__ volatile("ldmxcsr %0" : : "m"(mode));
-}
 static uint16_t get_x87(void)
 {
-    uint16_t mode;
-    __asm__ volatile("fnstcw %0" : "=m"(mode));
+    fpu_control_t mode;
+    _FPU_GETCW(mode);
     return mode;
-}
-static void set_x87(uint16_t mode)
-{
-    __asm__ volatile("fldcw %0" : : "m"(mode));
 }
 
 static void set_one_mode(void *arg)
 {
     struct bed *bed = arg;
 
-    set_sse(get_sse() | SSE_FLUSH_TO_ZERO);
+    _mm_setcsr(_mm_getcsr() | SSE_FLUSH_TO_ZERO);
     cn_fiber_leave(&bed->fiber[0]);
-    note(bed, (get_sse() & SSE_FLUSH_TO_ZERO) != 0 ? 's' : '?');
-    set_sse(get_sse() & ~SSE_FLUSH_TO_ZERO);
-    set_x87(get_x87() | X87_ROUND_UP);
+    note(bed, (_mm_getcsr() & SSE_FLUSH_TO_ZERO) != 0 ? 's' : '?');
+    _mm_setcsr(_mm_getcsr() & ~SSE_FLUSH_TO_ZERO);
+    fpu_control_t mode = get_x87() | X87_ROUND_UP;
+    _FPU_SETCW(mode);
     cn_fiber_leave(&bed->fiber[0]);
     note(bed, (get_x87() & X87_ROUND_UP) != 0 ? 'x' : '?');
 }
@@ -210,13 +199,13 @@ static void set_one_mode(void *arg)
 static void enter__one_mode_set_inside__is_the_fibers_alone(void **state)
 {
     struct bed *bed = *state;
-    uint32_t sse = get_sse() & SSE_FLUSH_TO_ZERO;
+    uint32_t sse = _mm_getcsr() & SSE_FLUSH_TO_ZERO;
     uint16_t x87 = get_x87() & X87_ROUND_UP;
 
     init(bed, 0, set_one_mode);
     for (uint32_t i = 0; i < 3; i++) {
         cn_fiber_enter(&bed->fiber[0]);
-        assert_int_equal(get_sse() & SSE_FLUSH_TO_ZERO, sse);
+        assert_int_equal(_mm_getcsr() & SSE_FLUSH_TO_ZERO, sse);
         assert_int_equal(get_x87() & X87_ROUND_UP, x87);
     }
     assert_string_equal(bed->trace, "sx");

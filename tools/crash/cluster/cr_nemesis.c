@@ -44,18 +44,21 @@ static void partition(struct cr_cluster *c)
     sim_after(sim, sim_choose(sim, "partition-us", 40000) * SIM_US, on_heal, sim, 0);
 }
 
-/* What has just been posted gets to the node, and its answers wait; connections outlive it. */
+/* What has just been posted gets to the node, and its answers wait; or it waits itself. Connections
+ * outlive it. */
 void cr_nemesis_step(struct cr_cluster *c, struct sim_actor *actor, enum cn_step step)
 {
     struct sim *sim = &c->sim;
 
     if (c->stalls == NULL || step != CN_STEP_c_logged)
         return;
-    uint32_t node = c->stalls->actor->id;
-    if (sim->fabric->blocked[node][actor->id] || !sim_chance(sim, "stall", 1, STALLS))
+    uint32_t node = c->stalls->actor->id, client = actor->id;
+    if (sim->fabric->blocked[node][client] || sim->fabric->blocked[client][node] ||
+        !sim_chance(sim, "stall", 1, STALLS))
         return;
     uint64_t length = sim_choose(sim, "stall-us", STALL_US) * SIM_US;
-    sim_fabric_block(sim, node, actor->id, length + 1);
+    bool there = sim_chance(sim, "stall-there", 1, 2);
+    sim_fabric_block(sim, there ? client : node, there ? node : client, length + 1);
     sim_after(sim, length, on_heal, sim, 0);
 }
 

@@ -29,7 +29,8 @@ struct taken { /* a sequence, and who has it */
     struct cn_txid txid;
 };
 
-struct log_end { uint64_t epoch, off; }; /* of a slot, as its peer has written it */
+struct log_end { uint64_t epoch, off, last; }; /* of a slot, as its peer has written it, and where
+                                                * its last record begins */
 
 struct cr_rules {
     struct sim *sim;
@@ -142,7 +143,7 @@ static uint64_t place_in_log(
     struct log_end *end = &rules->end[pool][slot->number];
 
     if (end->epoch != slot->epoch)
-        *end = (struct log_end){slot->epoch, slot->position_off};
+        *end = (struct log_end){slot->epoch, slot->position_off, slot->position_off};
     return end->off + (at + ring - end->off % ring) % ring;
 }
 
@@ -151,10 +152,11 @@ static void check_space(struct cr_rules *rules, uint32_t pool, const struct pm_s
 {
     struct watched *w = rules->watched[pool];
     uint64_t ring = w->look.super.geometry.ring_size, seq = le64_get(head->seq);
-    uint64_t end = place_in_log(rules, pool, now, at, ring) + le32_get(head->size);
+    uint64_t begin = place_in_log(rules, pool, now, at, ring), end = begin + le32_get(head->size);
     struct pm_slot slot;
 
     rules->end[pool][now->number].off = end;
+    rules->end[pool][now->number].last = begin;
     if (pm_slot_load(durable(w), now->number, &slot) != 0 || slot.epoch != now->epoch)
         return;
     if (end > slot.position_off + ring || seq > slot.position_seq + w->look.super.geometry.window)
@@ -194,6 +196,28 @@ static void check_record(struct cr_rules *rules, uint32_t pool, uint64_t off,
         take(rules, &t);
 }
 
+/* The bytes of a record, as its peer has them while they are on their way. */
+static void check_bytes(
+    struct cr_rules *rules, uint32_t pool, uint64_t off, const void *bytes, uint32_t size)
+{
+    struct watched *w = rules->watched[pool];
+    struct pm_record record;
+    struct pm_slot slot;
+    uint64_t at;
+
+    if (!in_log(w, off, &slot, &at))
+        return;
+    const struct log_end *end = &rules->end[pool][slot.number];
+    const struct pm_place place = {.pool = w->look.super.pool, .slot = slot.number,
+        .epoch = slot.epoch, .nonce = slot.nonce, .log_off = end->last};
+    const char *why = end->epoch != slot.epoch || end->last % w->look.super.geometry.ring_size != at
+        ? "no head"
+        : pm_record_fault(bytes, size, &place, (uint16_t)node_of(w), &record);
+    if (why != NULL)
+        sim_fail(rules->sim, "R6: what goes to log place %lu of slot %u of node %u is no record "
+                 "while it is on its way: %s", at, slot.number, node_of(w), why);
+}
+
 /* ---- a mark comes in ---- */
 
 static void check_mark(struct watched *w, uint64_t off, uint64_t mark)
@@ -225,11 +249,14 @@ static void on_peer_store(
             continue;
         if (wr->op == SIM_MARK)
             check_mark(rules->watched[i], off, wr->desired);
-        if (wr->op != SIM_WRITE || wr->done != 0 || wr->size < 64)
+        if (wr->op != SIM_WRITE || wr->size < 64)
             continue;
         memset(&head, 0, sizeof(head));
         memcpy(&head, from, cn_min64(wr->size, sizeof(head)));
-        check_record(rules, i, off, &head, wr->size < sizeof(head) ? sizeof(head) : wr->size);
+        if (wr->done == 0)
+            check_record(rules, i, off, &head, wr->size < sizeof(head) ? sizeof(head) : wr->size);
+        if (wr->done == 0 || wr->done + size == wr->size)
+            check_bytes(rules, i, off - wr->done, from, wr->size);
     }
     if (rules->inner_store != NULL)
         rules->inner_store(rules->inner_arg, link, wr, off, size);
