@@ -4,6 +4,7 @@
  * recovery), serves until SIGTERM or SIGINT, closes cleanly.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -155,6 +156,14 @@ static void announce(const struct node *n, uint64_t ready_fd)
     (void)close((int)ready_fd);
 }
 
+/* Before anything is opened: a number that nobody opened would soon be the pool's. */
+static bool may_announce(uint64_t ready_fd)
+{
+    int flags = fcntl((int)ready_fd, F_GETFL);
+
+    return flags != -1 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 static int serve(struct node *n, uint64_t id, uint64_t ready_fd)
 {
     int rc = catch_signals();
@@ -194,7 +203,7 @@ static int run(const struct tl_command *self, int argc, char **argv)
             .arg = "FD",
             .help = "write one line to this descriptor when serving, then close it",
             .number = &ready_fd,
-            .min = 1,
+            .min = 3, /* 1 and 2 are written to for longer, and must not be closed */
             .max = 65535},
         {.name = "serve-damaged",
             .help = "serve although a committed record is damaged; its keys keep older values",
@@ -209,6 +218,9 @@ static int run(const struct tl_command *self, int argc, char **argv)
         return rc;
     if (path == NULL || id == 0)
         return tl_error(self, "--config and --id are needed; try `cairn node --help`");
+    if (ready_fd != UINT64_MAX && !may_announce(ready_fd))
+        return tl_error(self, "--ready-fd: descriptor %" PRIu64 " is not open for writing; "
+            "open it, as in `--ready-fd 3 3> ready`", ready_fd);
     cn_env_system_log_level(verbose ? CN_LOG_DEBUG : quiet ? CN_LOG_WARNING : CN_LOG_INFO);
     rc = txn_config_load(path, &n.config);
     if (rc != 0)

@@ -34,6 +34,7 @@ static int finish(int status)
 
 int main(int argc, char **argv)
 {
+    tl_guard_descriptors();
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_usage(stderr);

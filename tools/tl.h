@@ -51,6 +51,9 @@ int tl_parse(const struct tl_command *self, const struct tl_option *options, int
 int tl_error(const struct tl_command *self, const char *format, ...) CN_PRINTF(2, 3);
 /* The same with the text of the last Cairn error; `json`: also {"error", "text"} on stdout. */
 int tl_cairn_error(const struct tl_command *self, int error, bool json);
+/* First of all in main(): a standard descriptor that is closed would be given to the next file
+ * that is opened, a pool, and what is printed or logged would be written over its beginning. */
+void tl_guard_descriptors(void);
 /* Print and release an object: one line-wrapped JSON text on stdout. */
 void tl_json_print(json_t *object);
 json_t *tl_json_uuid(const struct cn_uuid *uuid);

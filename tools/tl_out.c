@@ -4,10 +4,24 @@
  * object.
  */
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <unistd.h>
 
 #include "tools/tl.h"
+
+void tl_guard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF)
+            continue;
+        /* The wrong way round: using it fails, as it did while it was closed. */
+        if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(TL_USAGE);
+    }
+}
 
 int tl_error(const struct tl_command *self, const char *format, ...)
 {

@@ -111,6 +111,24 @@ for id in 1 2; do
     grep -q '"clean": true' <<< "$out" || fail "pool $id is not clean: $out"
     grep -q '"words_locked": 0' <<< "$out" || fail "pool $id has locked words: $out"
 done
+# Descriptors that are closed or that nobody has opened do not become the pool's, and so are not written to.
+expect 2 'descriptor 9 is not open for writing' node --config "$config" --id 1 --ready-fd 9 9>&-
+expect 2 'descriptor 9 is not open for writing' node --config "$config" --id 1 --ready-fd 9 9< /dev/null
+expect 2 'ready-fd' node --config "$config" --id 1 --ready-fd 2
+start 2
+rm -f "$dir/ready1"
+"$cairn" node --config "$config" --id 1 --ready-fd 3 3> "$dir/ready1" <&- >&- 2>&- &
+pids[1]=$!
+for ((i = 0; i < 300; i++)); do
+    grep -q ^ready "$dir/ready1" && break
+    sleep 0.1
+done
+expect 0 130 get --config "$config" accounts bob
+stop 1
+stop 2
+expect 0 '"clean": true' inspect --check --json "$dir/n1.pool"
+"$cairn" recover "$dir/n1.pool" "$dir/n2.pool" > /dev/null 2>&- || fail "recover, stderr closed"
+expect 0 '"damages": 0' inspect --check --json "$dir/n1.pool"
 # A pool of another cluster, and a truncated one.
 sed 's/^cluster = "......../cluster = "11111111/' "$config" > "$dir/other.conf"
 expect 2 'cluster' node --config "$dir/other.conf" --id 1

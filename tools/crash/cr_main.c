@@ -42,6 +42,7 @@ static int finish(int status)
 
 int main(int argc, char **argv)
 {
+    tl_guard_descriptors();
     (void)signal(SIGPIPE, SIG_IGN);
     cr_args_keep(argc, argv);
     cn_env_system_log_level(CN_LOG_ERROR);
