@@ -166,6 +166,11 @@ uint32_t rec_slot_turn(struct rec_node *node);
 /* T10: may words of this slot, locked in this incarnation, be freed by whoever meets them? */
 bool rec_slot_may_free(void *node, uint16_t number);
 
+/* ---- rec_node.c ---- */
+/* Apply what has come in, within bounds. True: there was something. Whoever was told that a delete
+ * is done may ask for its room before it is applied: nobody is refused room before this. */
+bool rec_catch_up(struct rec_node *node);
+
 /* ---- rec_message.c ---- */
 void rec_message(
     struct rec_node *node, struct rec_guest *guest, const void *message, uint32_t size);

@@ -113,6 +113,13 @@ void rec_reply_forget(struct rec_guest *guest)
 
 /* ---- requests ---- */
 
+static int grant(struct rec_node *node, const struct rec_guest *guest,
+    const struct rd_grant_wire *ask, struct pm_lock_pm *blocks, uint32_t *ret_count)
+{
+    return pm_heap_grant(
+        node->store, guest->slot, ask->class_, le32_get(ask->count), blocks, ret_count);
+}
+
 static void on_grant(
     struct rec_node *node, struct rec_guest *guest, uint32_t id, const struct rd_grant_wire *ask)
 {
@@ -122,9 +129,9 @@ static void on_grant(
     struct pm_lock_pm blocks[RD_GRANT_BLOCKS_MAX];
     uint32_t count = 0;
 
-    int error = guest->slot == 0 ? CAIRN_E_PROTOCOL
-                                 : pm_heap_grant(node->store, guest->slot, ask->class_,
-                                       le32_get(ask->count), blocks, &count);
+    int error = guest->slot == 0 ? CAIRN_E_PROTOCOL : grant(node, guest, ask, blocks, &count);
+    if (error == CAIRN_E_POOL_FULL && rec_catch_up(node))
+        error = grant(node, guest, ask, blocks, &count);
     if (error != 0)
         count = 0;
     memset(reply, 0, sizeof(*reply));
@@ -135,12 +142,18 @@ static void on_grant(
         (uint32_t)(sizeof(*reply) + count * sizeof(reply->block[0])));
 }
 
+static int make_room(struct rec_node *node, const struct rd_room_wire *ask)
+{
+    return pm_growth_room(
+        node->store, le64_get(ask->root_off), le64_get(ask->hash), le32_get(ask->count));
+}
+
 static void on_room(
     struct rec_node *node, struct rec_guest *guest, uint32_t id, const struct rd_room_wire *ask)
 {
-    int error = guest->slot == 0 ? CAIRN_E_PROTOCOL
-                                 : pm_growth_room(node->store, le64_get(ask->root_off),
-                                       le64_get(ask->hash), le32_get(ask->count));
+    int error = guest->slot == 0 ? CAIRN_E_PROTOCOL : make_room(node, ask);
+    if (error == CAIRN_E_POOL_FULL && rec_catch_up(node))
+        error = make_room(node, ask);
     rec_reply(node, guest, RD_MSG_ROOM_REPLY, id, error, NULL, 0);
 }
 

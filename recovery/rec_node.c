@@ -22,6 +22,8 @@
 #define EARLY_NS REC_MS /* a timer's own error: what ends a sleep sooner is a doorbell */
 /* However much is outstanding: polled for no longer than this after the last work. */
 #define CROWDED_NS (100 * REC_MS)
+/* To catch up with rings ends after so many rounds, however much comes in meanwhile. */
+#define CATCH_UP_ROUNDS 64u
 
 static struct rec_guest *guest_new(struct rec_node *node, struct rd_conn *conn)
 {
@@ -139,6 +141,15 @@ static uint32_t poll_rings(struct rec_node *node)
     for (uint32_t i = 1; i < node->part.slot_count; i++)
         changed += txn_part_poll(&node->part, node->slot[i].part);
     return changed;
+}
+
+bool rec_catch_up(struct rec_node *node)
+{
+    uint32_t rounds = 0;
+
+    while (rounds < CATCH_UP_ROUNDS && poll_rings(node) + txn_part_apply(&node->part) != 0)
+        rounds++;
+    return rounds != 0;
 }
 
 /* Growth, surveys, hints and the scrub: what nobody waits for. */

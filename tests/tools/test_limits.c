@@ -28,6 +28,19 @@ static int put_big(struct lt_cluster *c, uint32_t number, const uint8_t *value, 
     return lt_put(c, key, value, size);
 }
 
+static pid_t resume_later(struct lt_cluster *c, uint32_t id)
+{
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)usleep(50000);
+        lt_resume(c, id);
+        _exit(0);
+    }
+    return pid;
+}
+
 static void pool__full__pool_full_before_commit_and_space_is_reused(void **state)
 {
     (void)state;
@@ -70,8 +83,15 @@ static void pool__full__pool_full_before_commit_and_space_is_reused(void **state
     lt_expect_value(c, "small", "2");
     LT_OK(lt_get(c, "big0", got, sizeof(got), &size));
     assert_memory_equal(got, value, size);
-    LT_OK(lt_put(c, "big1", NULL, 0));
-    LT_OK(put_big(c, 1, value, sizeof(value)));
+    /* The node finds the delete and the request for its room at once. */
+    for (uint32_t i = 1; i < 20; i += 2) {
+        (void)snprintf(key, sizeof(key), "big%u", i);
+        lt_pause(c, 1);
+        LT_OK(lt_put(c, key, NULL, 0));
+        pid_t waker = resume_later(c, 1);
+        LT_OK(put_big(c, i, value, sizeof(value)));
+        assert_int_equal(waitpid(waker, NULL, 0), waker);
+    }
     lt_close(c);
     lt_stop(c, 1);
     char path[128];
@@ -490,11 +510,11 @@ static void pool__not_usable__distinct_errors(void **state)
     LT_EXPECT(c, 2, "layout version", "node", "--config", c->config, "--id", "1");
     memcpy(super, &good, sizeof(good));
     super[offsetof(struct pm_super_pm, layout_version)] ^= 2; /* a flipped bit is not a version */
-    LT_EXPECT(c, 2, "CAIRN_E_CORRUPT_SUPER", "inspect", "--json", pool);
+    LT_EXPECT(c, 1, "CAIRN_E_CORRUPT_SUPER", "inspect", "--json", pool);
     memcpy(super, &good, sizeof(good));
     super[offsetof(struct pm_super_pm, window)] ^= 1;
-    LT_EXPECT(c, 2, "CAIRN_E_CORRUPT_SUPER", "inspect", "--json", pool);
-    LT_EXPECT(c, 2, "superblock", "node", "--config", c->config, "--id", "1");
+    LT_EXPECT(c, 1, "CAIRN_E_CORRUPT_SUPER", "inspect", "--json", pool);
+    LT_EXPECT(c, 1, "superblock", "node", "--config", c->config, "--id", "1");
     super[offsetof(struct pm_super_pm, window)] ^= 1;
     lt_unmap(&file);
     lt_start(c, 1);
@@ -541,7 +561,7 @@ static void pool__made_halfway__not_a_pool_and_what_to_do(void **state)
     for (uint32_t i = 0; i < CN_ARRAY_SIZE(steps); i++) {
         create_until(c, pool, steps[i]);
         LT_EXPECT(c, 2, "CAIRN_E_NOT_A_POOL", "inspect", "--json", pool);
-        LT_EXPECT(c, 2, "remove the file", "node", "--config", c->config, "--id", "1");
+        LT_EXPECT(c, 2, "remove it (zero the first 8 KiB", "node", "--config", c->config, "--id", "1");
         assert_int_equal(unlink(pool), 0);
     }
     lt_start(c, 1); /* and then it is made */
