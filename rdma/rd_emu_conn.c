@@ -109,6 +109,10 @@ static int bind_address(int fd, const struct sockaddr_un *address)
             return 0;
     }
     int err = -errno;
+    struct stat st;
+    if (err == -EADDRINUSE && lstat(address->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return cn_fail(err, "address \"%s\" is a file, and no socket; give this node another "
+            "address", address->sun_path);
     if (err == -EADDRINUSE)
         return cn_fail(err, "address \"%s\" is in use; end the process that listens there, or give "
             "this node another address", address->sun_path);

@@ -4,6 +4,7 @@
  * persistent memory, what is wrong with it, why that matters, and the command that mends it.
  */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "tools/dr.h"
 
@@ -30,6 +31,11 @@ static int examine(
 
     if (rc != 0)
         return tl_cairn_error(self, rc, json);
+    if (options->pid != 0 && facts->host.memlock_known != DR_YES) {
+        dr_facts_free(&facts);
+        return tl_cairn_error(self, cn_fail(-ESRCH, "--pid: the limits of process %" PRIu64
+            " cannot be read; does it run?", options->pid), json);
+    }
     struct dr_report *report = calloc(1, sizeof(*report));
     if (report == NULL) {
         dr_facts_free(&facts);

@@ -75,7 +75,8 @@ static void write_config(FILE *f, const struct init *in)
         "};\n"
         "# nodes[].persistence = \"auto\" (or \"apm\", \"gpspm\", \"eadr\", \"emulated\"): how a\n"
         "# pool is made durable; \"apm\" only where the NIC writes to pmem directly (DDIO off).\n"
-        "# completion = { mode = \"adaptive\"; threshold = 0.7; spins = 2000; linger_us = 200; };\n"
+        "# completion = { mode = \"adaptive\"; threshold = 0.7; spins = 2000; linger_us = 1000;\n"
+        "#     };\n"
         "# fabric_options = { device = \"mlx5_0\"; queue_pairs = 2; atomics = \"nic\"; };\n");
 }
 
@@ -123,13 +124,20 @@ static int run(const struct tl_command *self, int argc, char **argv)
     if (rc != -1)
         return rc;
     in.folder = argv[first];
+    bool made = mkdir(in.folder, 0777) == 0;
     rc = make_file(self, &in, path);
-    if (rc != TL_OK)
+    if (rc == TL_OK) {
+        rc = txn_config_load(path, &config); /* what was asked for may be wrong: say so now */
+        if (rc != 0) {
+            (void)unlink(path);
+            rc = tl_cairn_error(
+                self, cn_fail_context(rc, "nothing is made, for it would be wrong: "), false);
+        }
+    }
+    if (rc != TL_OK) {
+        if (made)
+            (void)rmdir(in.folder);
         return rc;
-    rc = txn_config_load(path, &config); /* what was asked for may be wrong: say so now */
-    if (rc != 0) {
-        (void)unlink(path);
-        return tl_cairn_error(self, rc, false);
     }
     txn_config_free(&config);
     printf("%s\n", path);

@@ -82,11 +82,13 @@ static int open_pool(struct node *n)
             n->place->pool, PM_OPEN_OWNER, OPENER_WAIT_PIECE_MS, cn_env_system(), &n->pool);
         waited_ms += OPENER_WAIT_PIECE_MS;
     } while (rc == CAIRN_E_POOL_BUSY && waited_ms < n->wait_s * 1000 && !stop);
-    if (rc == CAIRN_E_NOT_A_POOL)
-        return cn_fail_context(rc,
-            "node %u: if the making of this pool was interrupted, remove the file (zero the first "
-            "8 KiB of a devdax device) and start again: ",
-            n->place->id);
+    if (rc == CAIRN_E_NOT_A_POOL) {
+        char text[512];
+        cn_error_copy(text, sizeof(text));
+        return cn_fail(rc, "node %u: %s; is `pool` right in %s? If the making of this pool was "
+            "interrupted, remove it (zero the first 8 KiB of a devdax device) and start again",
+            n->place->id, text, n->config->path);
+    }
     return rc;
 }
 

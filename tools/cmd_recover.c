@@ -2,6 +2,7 @@
 /*
  * cmd_recover.c: `cairn recover`: recovery of the pools of a cluster while no node runs.
  */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "recovery/rec_offline.h"
@@ -65,16 +66,6 @@ static json_t *pool_json(const struct rec_report_pool *p)
     return o;
 }
 
-/* 1: the data says so; 2: the environment. */
-static int exit_code(int rc)
-{
-    if (rc == 0)
-        return TL_OK;
-    if (rc == CAIRN_E_IN_DOUBT || (rc <= CAIRN_E_CORRUPT_SUPER && rc >= CAIRN_E_CORRUPT_INDEX))
-        return TL_BAD;
-    return TL_USAGE;
-}
-
 static int report(struct recover *r, const struct rec_report_pool *pools, int count, int rc)
 {
     json_t *list = json_array(), *root;
@@ -91,7 +82,22 @@ static int report(struct recover *r, const struct rec_report_pool *pools, int co
     }
     if (rc != 0)
         (void)tl_error(r->self, "%s", cairn_last_error());
-    return exit_code(rc);
+    return tl_exit(rc);
+}
+
+/* One file twice would look like somebody else's. */
+static int check_once(const struct tl_command *self, char *const *path, int count)
+{
+    struct stat a, b;
+
+    for (int i = 1; i < count; i++) {
+        for (int j = 0; j < i; j++) {
+            if (stat(path[i], &a) == 0 && stat(path[j], &b) == 0 && a.st_dev == b.st_dev &&
+                a.st_ino == b.st_ino)
+                return tl_error(self, "%s: is given twice", path[i]);
+        }
+    }
+    return -1;
 }
 
 static int run(const struct tl_command *self, int argc, char **argv)
@@ -107,6 +113,9 @@ static int run(const struct tl_command *self, int argc, char **argv)
     if (rc != -1)
         return rc;
     int count = argc - first;
+    rc = check_once(self, argv + first, count);
+    if (rc != -1)
+        return rc;
     struct rec_report_pool *pools = calloc((size_t)count, sizeof(*pools));
     if (pools == NULL)
         return tl_error(self, "out of memory");

@@ -33,8 +33,11 @@ static int make_folder(struct demo *d)
     uint64_t needed = DEMO_NODES * pool_size(d) + d->seconds * LEDGER_PER_SECOND + SPACE_SPARE;
     int rc = tl_folder_make("cairn-demo", needed, d->folder);
 
-    if (rc == -ENOSPC)
-        return cn_fail_context(rc, "or lower --accounts: ");
+    if (rc == -ENOSPC) {
+        char text[256];
+        cn_error_copy(text, sizeof(text));
+        return cn_fail(rc, "%s, or lower --accounts", text);
+    }
     (void)snprintf(d->config, sizeof(d->config), "%s/cairn.conf", d->folder);
     return rc;
 }

@@ -49,7 +49,10 @@ int tl_parse(const struct tl_command *self, const struct tl_option *options, int
 
 /* Say it on stderr as "cairn COMMAND: text"; returns TL_USAGE. */
 int tl_error(const struct tl_command *self, const char *format, ...) CN_PRINTF(2, 3);
-/* The same with the text of the last Cairn error; `json`: also {"error", "text"} on stdout. */
+/* The exit code of a result: damage and doubt are answers, and bad ones. */
+int tl_exit(int error);
+/* As tl_error() with the text of the last Cairn error; `json`: also {"error", "text"} on stdout.
+ * Returns tl_exit(error). */
 int tl_cairn_error(const struct tl_command *self, int error, bool json);
 /* First of all in main(): a standard descriptor that is closed would be given to the next file
  * that is opened, a pool, and what is printed or logged would be written over its beginning. */

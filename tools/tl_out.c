@@ -36,6 +36,15 @@ int tl_error(const struct tl_command *self, const char *format, ...)
     return TL_USAGE;
 }
 
+/* 1: the data says so; 2: the environment. */
+int tl_exit(int error)
+{
+    if (error == 0)
+        return TL_OK;
+    bool damage = error <= CAIRN_E_CORRUPT_SUPER && error >= CAIRN_E_CORRUPT_INDEX;
+    return damage || error == CAIRN_E_IN_DOUBT ? TL_BAD : TL_USAGE;
+}
+
 int tl_cairn_error(const struct tl_command *self, int error, bool json)
 {
     const char *text = cairn_last_error();
@@ -44,7 +53,8 @@ int tl_cairn_error(const struct tl_command *self, int error, bool json)
         text = cairn_strerror(error);
     if (json)
         tl_json_print(json_pack("{s:s, s:s}", "error", cairn_error_name(error), "text", text));
-    return tl_error(self, "%s", text);
+    (void)tl_error(self, "%s", text);
+    return tl_exit(error);
 }
 
 void tl_json_print(json_t *object)

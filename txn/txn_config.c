@@ -397,7 +397,9 @@ int txn_config_check(struct txn_config *config)
 
 int txn_config_open_fabric(const struct txn_config *config, struct rd_fabric **ret_fabric)
 {
-    return rd_fabric_open(config->fabric, &config->fabric_config, ret_fabric);
+    int rc = rd_fabric_open(config->fabric, &config->fabric_config, ret_fabric);
+
+    return rc != CAIRN_E_CONFIG ? rc : cn_fail_context(rc, "%s: fabric: ", config->path);
 }
 
 void txn_config_free(struct txn_config **config)

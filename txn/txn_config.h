@@ -14,7 +14,7 @@
  *     fabric_options = { device = "mlx5_0"; queue_pairs = 2; atomics = "nic";
  *                        heartbeat_ms = 500; model_rtt_us = 2; model_gbps = 100;
  *                        write_back = "needed"; };
- *     completion = { mode = "adaptive"; threshold = 0.7; spins = 2000; linger_us = 200; };
+ *     completion = { mode = "adaptive"; threshold = 0.7; spins = 2000; linger_us = 1000; };
  *     options = { slots = 64; ring_size = "2M"; window = 1024; lease_ms = 1000; resolve_ms = 500;
  *                 verdict_s = 86400; };
  *

@@ -59,5 +59,18 @@ expect 2 'hex digits' get --config "$dir/c/cairn.conf" --hex accounts xyz
 expect 2 'longer than 255' get --config "$dir/c/cairn.conf" accounts "$(printf '%0300d' 0)"
 expect 2 'must be a size' init --size 5X "$dir/d"
 [ ! -e "$dir/d/cairn.conf" ] || fail "a wrong configuration was left behind"
-expect 2 'too few' init --size 1M "$dir/d"
+expect 2 'nothing is made' init --size 1M "$dir/d"
+[ ! -e "$dir/d" ] || fail "a folder was left behind"
+# What init writes as a comment is what is so without it.
+sed -e 's/^# \(completion = .*\)/\1/' -e 's/^#     };/    };/' "$dir/c/cairn.conf" > "$dir/c/said.conf"
+grep -q 'linger_us = 1000;$' "$dir/c/said.conf" || fail "no completion in what init writes"
+expect 2 'cannot be reached' get --config "$dir/c/said.conf" accounts alice
+sed 's/^fabric = .*/fabric = "emo";/' "$dir/c/cairn.conf" > "$dir/c/emo.conf"
+expect 2 "$dir/c/emo.conf: fabric: no fabric is named \"emo\"" get --config "$dir/c/emo.conf" accounts x
+expect 2 'is given twice' recover "$dir/zero.pool" "$dir/../$(basename "$dir")/zero.pool"
+sed "s|pool = \"n1.pool\"|pool = \"$dir\"|" "$dir/c/cairn.conf" > "$dir/c/folder.conf"
+expect 2 "$dir is neither a file nor a devdax device; is \`pool\` right in $dir/c/folder.conf?" node --config "$dir/c/folder.conf" --id 1
+expect 2 '--only: no operation "bogus"' bench rtt --only bogus
+expect 2 'not with --only' bench rtt --only raw_read --check
+expect 0 '--only NAME' bench rtt --help
 echo ok

@@ -129,6 +129,18 @@ stop 2
 expect 0 '"clean": true' inspect --check --json "$dir/n1.pool"
 "$cairn" recover "$dir/n1.pool" "$dir/n2.pool" > /dev/null 2>&- || fail "recover, stderr closed"
 expect 0 '"damages": 0' inspect --check --json "$dir/n1.pool"
+# Damage is an answer, and a bad one, for whoever looks: 1.
+cp "$dir/n1.pool" "$dir/bad.pool"
+dd if=/dev/zero of="$dir/bad.pool" bs=64 count=1 seek=65536 conv=notrunc 2> /dev/null # the superblock
+expect 1 'bad.pool: the superblock' inspect "$dir/bad.pool"
+expect 1 '"error": "CAIRN_E_CORRUPT_SUPER"' inspect --check --json "$dir/bad.pool"
+expect 1 'bad.pool: the superblock' recover "$dir/bad.pool"
+sed 's/n1.pool/bad.pool/' "$config" > "$dir/bad.conf"
+expect 1 'bad.pool: the superblock' node --config "$dir/bad.conf" --id 1
+# An address that is no socket.
+touch "$dir/file"
+sed 's|address = "n1.sock"|address = "file"|' "$config" > "$dir/file.conf"
+expect 2 'is a file, and no socket' node --config "$dir/file.conf" --id 1
 # A pool of another cluster, and a truncated one.
 sed 's/^cluster = "......../cluster = "11111111/' "$config" > "$dir/other.conf"
 expect 2 'cluster' node --config "$dir/other.conf" --id 1

@@ -236,8 +236,8 @@ static void record__flipped_bit_then_restart__does_not_serve_unless_told_to(void
     s.file.at[at] ^= 0x04;
     LT_EXPECT(s.c, 1, "CAIRN_E_CORRUPT_RECORD", "inspect", s.pool);
     /* Nobody knows any more which key it wrote: no value may be given out. */
-    LT_EXPECT(s.c, 2, "the node does not serve", "node", "--config", s.c->config, "--id", "1");
-    LT_EXPECT(s.c, 2, "--serve-damaged", "node", "--config", s.c->config, "--id", "1");
+    LT_EXPECT(s.c, 1, "the node does not serve", "node", "--config", s.c->config, "--id", "1");
+    LT_EXPECT(s.c, 1, "--serve-damaged", "node", "--config", s.c->config, "--id", "1");
     lt_start_with(s.c, 1, "--serve-damaged");
     lt_open(s.c);
     expect_old_value(&s);
@@ -256,7 +256,7 @@ static void record__mended_after_the_refusal__applied(void **state)
     uint64_t at = log_two(&s);
     lt_kill(s.c, 1);
     s.file.at[at] ^= 0x04;
-    LT_EXPECT(s.c, 2, "the node does not serve", "node", "--config", s.c->config, "--id", "1");
+    LT_EXPECT(s.c, 1, "the node does not serve", "node", "--config", s.c->config, "--id", "1");
     s.file.at[at] ^= 0x04;
     lt_start(s.c, 1);
     lt_open(s.c);
@@ -292,7 +292,7 @@ static void slot_header__flipped_bit__one_copy_heals_two_are_an_error(void **sta
     nonce[0][0] ^= 1;
     nonce[1][0] ^= 1;
     LT_EXPECT(s.c, 1, "slot", "inspect", s.pool);
-    LT_EXPECT(s.c, 2, "slot", "node", "--config", s.c->config, "--id", "1");
+    LT_EXPECT(s.c, 1, "slot", "node", "--config", s.c->config, "--id", "1");
     nonce[1][0] ^= 1; /* one copy is enough, whichever: both are always written */
     lt_start(s.c, 1);
     lt_open(s.c);

@@ -169,6 +169,8 @@ got=0 && "$cairn" doctor --root "$dir/nowhere" 2> err || got=$?
 [ $got -eq 2 ] && grep -q 'cannot open the root' err || fail "--root nowhere: exit $got"
 got=0 && "$cairn" doctor --id 3 2> err || got=$?
 [ $got -eq 2 ] || fail "--id without --config: exit $got"
+got=0 && "$cairn" doctor --pid 4194304 2> err || got=$? # more than there can be
+[ $got -eq 2 ] && grep -q -- '--pid: the limits of process 4194304 cannot be read' err || fail "--pid: $(cat err)"
 got=0 && timeout 60 "$cairn" doctor --json > live.json || got=$?
 case $got in 0 | 1 | 3) ;; *) fail "live: exit $got" ;; esac
 grep -q '"live": true' live.json || fail "live.json"

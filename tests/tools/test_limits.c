@@ -561,7 +561,7 @@ static void pool__made_halfway__not_a_pool_and_what_to_do(void **state)
     for (uint32_t i = 0; i < CN_ARRAY_SIZE(steps); i++) {
         create_until(c, pool, steps[i]);
         LT_EXPECT(c, 2, "CAIRN_E_NOT_A_POOL", "inspect", "--json", pool);
-        LT_EXPECT(c, 2, "remove it (zero the first 8 KiB", "node", "--config", c->config, "--id", "1");
+        LT_EXPECT(c, 2, "remove it (zero the", "node", "--config", c->config, "--id", "1");
         assert_int_equal(unlink(pool), 0);
     }
     lt_start(c, 1); /* and then it is made */

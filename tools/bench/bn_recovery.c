@@ -345,6 +345,8 @@ static int run(const struct tl_command *self, int argc, char **argv)
         tl_catch_signals();
         cn_env_system_log_level(r->verbose ? CN_LOG_DEBUG : CN_LOG_ERROR);
         int error = run_all(r);
+        if (error != 0 && tl_interrupted) /* whatever it was that the signal ended */
+            error = cn_fail(-EINTR, "interrupted");
         rc = TL_OK;
         if (error != 0)
             rc = tl_cairn_error(self, error, r->json);

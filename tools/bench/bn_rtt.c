@@ -370,7 +370,10 @@ static int parse(struct rtt *r, int argc, char **argv)
             .text = &r->table_name},
         {.name = "check", .help = "exit 1 if a ratio exceeds its target", .flag = &r->check},
         {.name = "verbose", .help = "log everything", .flag = &r->verbose},
-        {.name = "only", .arg = "NAME", .text = &r->only}, /* one operation, for a profiler */
+        {.name = "only",
+            .arg = "NAME",
+            .help = "one operation, for a profiler: a name out of the JSON",
+            .text = &r->only},
         {.name = "json", .help = "print one JSON object", .flag = &r->json},
         {.name = NULL},
     };
@@ -386,6 +389,14 @@ static int parse(struct rtt *r, int argc, char **argv)
         return tl_error(r->self,
             "--persistence: must be auto, apm, gpspm, eadr or emulated, not \"%.40s\"",
             r->options.persistence);
+    bool known = r->only == NULL;
+    for (uint32_t op = 0; op < RTT_OP_COUNT; op++)
+        known = known || strcmp(r->only, rtt_ops[op].name) == 0;
+    if (!known)
+        return tl_error(r->self,
+            "--only: no operation \"%.40s\"; latency_ns of the JSON names them", r->only);
+    if (r->only != NULL && r->check)
+        return tl_error(r->self, "--check needs all operations: not with --only");
     r->options.nodes = (uint32_t)r->nodes;
     return -1;
 }

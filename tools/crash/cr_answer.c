@@ -111,9 +111,9 @@ static bool on_result(void *arg, uint64_t item, const void *result)
     return true;
 }
 
-/* False: the page could not be written; that was said. */
-static bool write_page(const struct tl_command *self, const struct cr_args *args,
-    const struct cr_report *report, const struct cr_setup *failing, const char *again)
+/* One that cannot be written: that is said, and nothing passes. */
+static void write_page(const struct tl_command *self, const struct cr_args *args,
+    struct cr_report *report, const struct cr_setup *failing, const char *again)
 {
     struct page p = {.report = report, .failing = report->failure_count != 0 ? failing : NULL,
         .path = args->html,
@@ -122,7 +122,7 @@ static bool write_page(const struct tl_command *self, const struct cr_args *args
         .patient = true, .run = run_page, .died = on_death, .add = on_result, .arg = &p};
 
     if (args->html == NULL)
-        return true;
+        return;
     if (cr_jobs_interrupted()) { /* no more workers */
         struct written w;
         write_it(&p, NULL, &w);
@@ -130,16 +130,20 @@ static bool write_page(const struct tl_command *self, const struct cr_args *args
     } else if (cr_jobs_run(&jobs) != 0) {
         (void)snprintf(p.why, sizeof(p.why), "%.255s", cairn_last_error());
     }
-    if (!p.written)
-        (void)tl_error(self, "%s", p.why);
-    return p.written;
+    if (p.written)
+        return;
+    (void)tl_error(self, "%s", p.why);
+    cr_report_doubt(report, "%s", p.why);
+    if (report->verdict == CR_PASS)
+        report->verdict = CR_INCONCLUSIVE;
 }
 
 /* ---- the report ---- */
 
 int cr_answer_report(const struct tl_command *self, const struct cr_args *args,
-    const struct cr_report *report, const struct cr_setup *failing, const char *again)
+    struct cr_report *report, const struct cr_setup *failing, const char *again)
 {
+    write_page(self, args, report, failing, again);
     if (args->json) {
         json_t *o = cr_report_json(report);
         (void)json_object_set_new(o, "build", json_string(cr_build_id()));
@@ -148,7 +152,6 @@ int cr_answer_report(const struct tl_command *self, const struct cr_args *args,
     } else {
         cr_report_print(report, stdout);
     }
-    bool written = write_page(self, args, report, failing, again);
     cr_answer_end(args, report->verdict, report->mode, again);
-    return report->verdict != CR_PASS || written ? (int)report->verdict : TL_USAGE;
+    return (int)report->verdict;
 }

@@ -18,10 +18,10 @@ void cr_answer_end(
     const struct cr_args *args, uint32_t verdict, const char *mode, const char *again);
 /*
  * All but the first line: the report as text or JSON, the web page when it was asked for, the last
- * line. `failing`: the run of the first failure, for its picture on the page; NULL: none. Returns
- * the exit code.
+ * line. `failing`: the run of the first failure, for its picture on the page; NULL: none. A page
+ * that cannot be written makes a pass inconclusive. Returns the exit code.
  */
 int cr_answer_report(const struct tl_command *self, const struct cr_args *args,
-    const struct cr_report *report, const struct cr_setup *failing, const char *again);
+    struct cr_report *report, const struct cr_setup *failing, const char *again);
 
 #endif

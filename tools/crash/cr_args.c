@@ -5,6 +5,7 @@
 #include "tools/crash/cr_args.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/crash/campaign/cr_mutants.h"
@@ -141,4 +142,17 @@ const char *cr_args_line(char *text, size_t size)
     for (int i = 1; i < kept_argc; i++)
         cr_word_append(text, size, kept_argv[i]);
     return text;
+}
+
+int cr_args_folder(const struct tl_command *self, const char *folder)
+{
+    struct stat st;
+
+    if (folder == NULL)
+        return -1;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return tl_error(self, "--keep: cannot make %s: %s", folder, strerror(errno));
+    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        return tl_error(self, "--keep: %s is not a folder", folder);
+    return -1;
 }

@@ -52,6 +52,10 @@ int cr_args_mutant(const struct tl_command *self, const char *mutant, bool all);
  * is this one; else the exit code. */
 int cr_args_closed(const struct tl_command *self);
 
+/* --keep DIR, before anything runs: make the folder for tapes. -1: it is there, or none is named;
+ * else the exit code, and that was said. */
+int cr_args_folder(const struct tl_command *self, const char *folder);
+
 /* Of the program, first of all. Owner: the caller. */
 void cr_args_keep(int argc, char **argv);
 /* "cairn crash replay --seed 1 ...": this command, quoted for a shell. Returns `text`. */

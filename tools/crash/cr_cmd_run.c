@@ -37,20 +37,6 @@ static void say_again(const struct cr_args *a, uint64_t seeds, char text[CR_TEXT
     }
 }
 
-/* The folder for tapes is there and can be written to, before anything runs. */
-static int make_folder(const struct tl_command *self, const char *folder)
-{
-    struct stat st;
-
-    if (folder == NULL)
-        return -1;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return tl_error(self, "--keep: cannot make %s: %s", folder, strerror(errno));
-    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
-        return tl_error(self, "--keep: %s is not a folder", folder);
-    return -1;
-}
-
 static int campaign(const struct tl_command *self, struct cr_args *a, const struct cr_setup *setup)
 {
     bool own = a->workload != NULL && strcmp(a->workload, "mixed") != 0;
@@ -126,7 +112,7 @@ static int run(const struct tl_command *self, int argc, char **argv)
     if (rc == -1)
         rc = cr_answer_check(self, &a);
     if (rc == -1)
-        rc = make_folder(self, a.keep);
+        rc = cr_args_folder(self, a.keep);
     if (rc != -1)
         return rc;
     if (a.seeds == 0 && a.seconds == 0)

@@ -165,6 +165,8 @@ int cr_open_run(const struct tl_command *self, const struct tl_option *options, 
     if (rc == -1)
         rc = cr_answer_check(self, &alone->args);
     if (rc == -1)
+        rc = cr_args_folder(self, alone->args.keep);
+    if (rc == -1)
         rc = open_it(self, &alone->args, &alone->opened);
     if (rc != -1)
         return rc;

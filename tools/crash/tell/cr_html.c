@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/crash/tell/cr_html_picture.h"
@@ -290,7 +291,11 @@ static void print_page(FILE *to, const struct cr_html *h)
 int cr_html_write(const struct cr_html *h, const char *path)
 {
     char beside[4096];
-    int n = snprintf(beside, sizeof(beside), "%s.%ld", path, (long)getpid());
+    struct stat st;
+    /* A device or a pipe is written to, and never replaced: root could. */
+    bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    int n = special ? snprintf(beside, sizeof(beside), "%s", path)
+                    : snprintf(beside, sizeof(beside), "%s.%ld", path, (long)getpid());
 
     if (n < 0 || (size_t)n >= sizeof(beside))
         return cn_fail(-ENAMETOOLONG, "%s: the name is too long", path);
@@ -300,9 +305,10 @@ int cr_html_write(const struct cr_html *h, const char *path)
     print_page(to, h);
     bool bad = ferror(to) != 0;
     bad = fclose(to) != 0 || bad;
-    if (!bad && rename(beside, path) == 0)
+    if (!bad && (special || rename(beside, path) == 0))
         return 0;
     int error = errno != 0 ? errno : EIO;
-    (void)unlink(beside);
+    if (!special)
+        (void)unlink(beside);
     return cn_fail(-error, "%s: cannot write the page: %s", path, strerror(error));
 }

@@ -87,7 +87,9 @@ static int write_beside(const char *beside, const struct cr_tape_file *tape)
     put_tape(&w, tape);
     if (fclose(w.file) != 0 || w.failed) {
         int error = errno != 0 ? errno : EIO;
-        (void)unlink(beside);
+        struct stat st;
+        if (lstat(beside, &st) == 0 && S_ISREG(st.st_mode))
+            (void)unlink(beside);
         return cn_fail(-error, "cannot write %s: %s", beside, strerror(error));
     }
     return 0;
@@ -96,6 +98,7 @@ static int write_beside(const char *beside, const struct cr_tape_file *tape)
 int cr_tape_write(const char *path, const struct cr_tape_file *tape)
 {
     char beside[4200];
+    struct stat st;
 
     if (tape->count > CR_TAPE_CHOICES_MAX)
         return cn_fail(CAIRN_E_LIMIT, "the run took %zu choices; a tape holds %u", tape->count,
@@ -103,6 +106,8 @@ int cr_tape_write(const char *path, const struct cr_tape_file *tape)
     for (size_t i = 0; i < tape->count; i++)
         if (strlen(tape->choice[i].label) > CR_TAPE_LABEL_MAX || !is_plain(tape->choice[i].label))
             return cn_fail(CAIRN_E_LIMIT, "the label of choice %zu cannot be written", i);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return write_beside(path, tape); /* a device or a pipe is never replaced: root could */
     if ((size_t)snprintf(beside, sizeof(beside), "%s.part", path) >= sizeof(beside))
         return cn_fail(-ENAMETOOLONG, "the path of the tape is too long");
     int rc = write_beside(beside, tape);
