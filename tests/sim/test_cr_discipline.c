@@ -15,8 +15,10 @@
 #include <stdlib.h>
 
 #include "include/internal/cn_mutant.h"
+#include "tools/crash/campaign/cr_scripts_internal.h"
 #include "tools/crash/cluster/cr_cluster.h"
 #include "tools/crash/explore/cr_enum_run.h"
+#include "txn/txn_ctx.h"
 
 static uint64_t looked; /* at acknowledgements */
 
@@ -121,6 +123,130 @@ static void discipline__flush_answered_unpersisted__seen(void **state)
     assert_non_null(strstr(text, "COMMITTED is returned"));
 }
 
+/* ---- a word that two records of one slot name ---- */
+
+static char keys[4][8];  /* two of the first node, one of the second, one of the third */
+static uint32_t retried; /* runs in which both records are of one session */
+
+enum reach { WHOLE, NO_ANSWERS, NO_REQUESTS }; /* of the other node, once it is locked there */
+
+struct writer {
+    struct cr_client *client;
+    const char *key, *other; /* other: NULL, or of another node */
+    uint32_t node;           /* its index */
+    enum reach reach;
+    enum cairn_outcome outcome;
+};
+
+static int put_letter(struct cairn_tx *tx, const char *key)
+{
+    int rc = cr_script_get(tx, key, true);
+
+    return rc != 0 ? rc : cairn_put(tx, CR_SCRIPT_TABLE, key, strlen(key), "w", 1);
+}
+
+static void write_keys(void *arg)
+{
+    struct writer *w = arg;
+    struct cr_cluster *c = w->client->cluster;
+    uint32_t me = w->client->actor->id, other = c->node[w->node].actor->id;
+    struct cairn_tx *tx;
+
+    w->outcome = CAIRN_OUTCOME_NONE;
+    if (cairn_begin(w->client->ctx, &tx) != 0)
+        return;
+    int rc = put_letter(tx, w->key);
+    if (rc == 0 && w->other != NULL)
+        rc = put_letter(tx, w->other);
+    if (rc != 0) {
+        cairn_abort(tx);
+        return;
+    }
+    if (w->reach == NO_ANSWERS)
+        sim_fabric_block(&c->sim, other, me, 100 * SIM_MS);
+    if (w->reach == NO_REQUESTS)
+        sim_fabric_block(&c->sim, me, other, 100 * SIM_MS);
+    (void)!cairn_commit(tx, &w->outcome);
+}
+
+static bool find_keys(struct cr_client *client)
+{
+    static const uint16_t node[] = {1, 1, 2, 3};
+    uint32_t found = 0;
+    char name[8];
+
+    for (uint32_t i = 0; i < 64 && found < CN_ARRAY_SIZE(node); i++) {
+        struct cairn_tx *tx;
+        snprintf(name, sizeof(name), "d%u", i);
+        if (!cr_script_put(client, name, "v", 1) || cairn_begin(client->ctx, &tx) != 0)
+            return false;
+        if (cr_script_get(tx, name, false) == 0 &&
+            client->ctx->peer[tx->key[0].peer].node == node[found])
+            memcpy(keys[found++], name, sizeof(name));
+        cairn_abort(tx);
+    }
+    return found == CN_ARRAY_SIZE(node);
+}
+
+static void let_pass(struct cr_client *client, uint64_t us)
+{
+    struct sim *sim = &client->cluster->sim;
+
+    for (uint64_t until = sim->now + us * SIM_US; sim->now < until && !sim->stop;) {
+        (void)cairn_poll(client->ctx);
+        sim_sleep(sim, sim->now + SIM_US);
+    }
+}
+
+/* The first in flight stays in doubt for long: so the position stays, too. The second does not get
+ * to its other node, and is prevented. Before the session hears of that, its key is written again,
+ * of the same version, and applied. */
+static void abort_and_retry(struct cr_client *client)
+{
+    struct cr_cluster *c = client->cluster;
+    struct writer w[3] = {
+        {.client = client, .key = keys[0], .other = keys[3], .node = 2, .reach = NO_ANSWERS},
+        {.client = client, .key = keys[1], .other = keys[2], .node = 1, .reach = NO_REQUESTS},
+        {.client = client, .key = keys[1]}};
+
+    if (!find_keys(client))
+        return;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (txn_spawn(client->ctx, write_keys, &w[i]) != 0) {
+            sim_fail(&c->sim, "spawn: %s", cairn_last_error());
+            return;
+        }
+        let_pass(client, 200);
+        if (i == 0)
+            sim_actor_pause(c->node[2].actor, c->sim.now + 30 * SIM_MS);
+    }
+    struct cn_uuid session = client->ctx->session;
+    write_keys(&w[2]);
+    retried += w[2].outcome == CAIRN_OUTCOME_COMMITTED &&
+        cn_uuid_equal(&session, &client->ctx->session);
+    let_pass(client, 200);
+    sim_fabric_heal(&c->sim);
+    (void)txn_await_lanes(client->ctx);
+}
+
+static void discipline__aborted_and_written_again_in_one_slot__kept(void **state)
+{
+    (void)state;
+    struct cr_setup setup = {.nodes = 3, .clients = 3, .group = 3, .work = 1u << CR_WORK_COUNTER,
+        .body = abort_and_retry, .discipline = true, .rules = true};
+    struct cr_result *r = sim_calloc(1, sizeof(*r));
+
+    retried = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        cr_cluster_run(&setup, seed, r);
+        if (r->failed)
+            fail_msg("seed %lu: %s", seed, r->failure);
+    }
+    sim_free(r);
+    printf("%u of 60 in one session\n", retried);
+    assert_true(retried > 0);
+}
+
 /* What no flush is missing for: the images show it. */
 static void images__rule_broken__found(void **state)
 {
@@ -161,6 +287,7 @@ int main(void)
         cmocka_unit_test(discipline__clusters_as_shipped__kept),
         cmocka_unit_test(discipline__rule_broken__seen_in_one_run),
         cmocka_unit_test(discipline__flush_answered_unpersisted__seen),
+        cmocka_unit_test(discipline__aborted_and_written_again_in_one_slot__kept),
         cmocka_unit_test(images__rule_broken__found),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

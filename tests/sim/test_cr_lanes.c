@@ -38,6 +38,16 @@ static void cluster_run__all_share_one_context__promises_hold(void **state)
         1, 300);
 }
 
+/* Some wait long for one node; the others go on, and come round the rings of the other nodes. */
+static void cluster_run__one_node_stalls__promises_hold(void **state)
+{
+    (void)state;
+    sweep(&(struct cr_setup){.clients = 6, .group = 6, .ops = 30,
+              .work = 1u << CR_WORK_BANK | 1u << CR_WORK_LARGE,
+              .faults = CR_FAULTS_ALL | CR_FAULT_STALL, .discipline = true, .rules = true},
+        1, 300);
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -46,6 +56,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cluster_run__clients_share_contexts__promises_hold),
         cmocka_unit_test(cluster_run__all_share_one_context__promises_hold),
+        cmocka_unit_test(cluster_run__one_node_stalls__promises_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,8 @@
 
 static const struct broken { int mutant; const char *rule, *says; } table[] = {
     {CN_MUTANT_c_ring_past_position, "R4: ", "is written over what is not passed"},
+    {CN_MUTANT_c_mark_late, "R4: ", "where its record does not stand"},
+    {CN_MUTANT_c_reuse_send_buffer, "R6: ", "is no record while it is on its way"},
     {CN_MUTANT_n_tombstone_volatile, "R8: ", "has no durable tombstone"},
     {CN_MUTANT_n_present_volatile, "R11: ", "which is not durable"},
     {CN_MUTANT_n_records_before_tombstones, "R12: ", "which has a tombstone"},

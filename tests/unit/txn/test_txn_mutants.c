@@ -177,6 +177,39 @@ static void ring_past_position__noticed(void **state)
     assert_int_equal(commit(tx), CAIRN_OUTCOME_COMMITTED);
 }
 
+/* R4: a mark comes when the log has gone on by `gone` bytes since its record began. Returns how
+ * many are posted. */
+static uint32_t late_mark(uint64_t gone)
+{
+    struct txn_peer *peer = &fs.ctx->peer[0];
+    struct txn_rec rec = {.off = 128};
+    struct txn_batch batch = {0};
+    uint32_t marks = 0, from = fs.fake.post_count;
+
+    peer->log_off = rec.off + gone;
+    txn_post_mark(peer, &batch, peer->ring_off + RD_RING_HEADER_SIZE + rec.off, 7, &rec.mark);
+    txn_ring(fs.ctx);
+    assert_int_equal(batch.left, 0);
+    for (uint32_t i = from; i < fs.fake.post_count; i++)
+        marks += fs.fake.post[i].op == TS_FAKE_MARK;
+    return marks;
+}
+
+static void mark_late__noticed(void **state)
+{
+    (void)state;
+    (void)ts_fs_add(&fs, "a", "value");
+    struct cairn_tx *tx = begin();
+    assert_int_equal(cairn_get(tx, 1, "a", 1, buf, sizeof(buf), &size), 0); /* meets the node */
+    cairn_abort(tx);
+    uint64_t ring_size = fs.ctx->peer[0].ring_size;
+    assert_int_equal(late_mark(64), 1);
+    assert_int_equal(late_mark(ring_size), 1);
+    assert_int_equal(late_mark(ring_size + 64), 0);
+    cn_mutant_active = CN_MUTANT_c_mark_late;
+    assert_int_equal(late_mark(ring_size + 64), 1);
+}
+
 int main(void)
 {
 #ifndef CAIRN_MUTANTS
@@ -190,6 +223,7 @@ int main(void)
         CASE(reuse_sequence__noticed),
         CASE(wait_holding_lock__noticed),
         CASE(ring_past_position__noticed),
+        CASE(mark_late__noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

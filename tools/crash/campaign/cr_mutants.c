@@ -33,9 +33,6 @@ static const struct cr_setup mixed = {.ops = 20, .faults = CR_FAULTS_ALL};
 /* No faults: conflicts only. */
 static const struct cr_setup busy = {.nodes = 2, .clients = 4, .ops = 40,
     .work = (1u << CR_WORK_COUNT) - 1};
-/* All transactions in flight are one coordinator's. */
-static const struct cr_setup crowd = {.nodes = 2, .clients = 6, .group = 6, .ops = 40,
-    .faults = CR_FAULTS_ALL, .discipline = true, .rules = true};
 /* One in flight waits for a node's answers, and the others go on, until the rings of the other node
  * have come round: large values fill them. */
 static const struct cr_setup stalls = {.nodes = 2, .clients = 6, .group = 6, .ops = 40,
@@ -109,12 +106,15 @@ SCRIPT_OF(hole, 1, 1);
 SCRIPT_OF(stranger, 2, 1);
 static const struct cr_setup killer = {.nodes = 1, .clients = 1, .work = WORK(COUNTER),
     .body = cr_script_killer, .quick = true, .rules = true, .discipline = true};
+/* Its mark is no mark of a record: the rule of marks does not hold, and verdicts must. */
 static const struct cr_setup mismarked = {.nodes = 2, .clients = 1, .work = WORK(COUNTER),
-    .body = cr_script_mismarked, .durability = RD_DURABILITY_APM, .mode = SIM_ADR, .rules = true,
+    .body = cr_script_mismarked, .durability = RD_DURABILITY_APM, .mode = SIM_ADR,
     .discipline = true};
 static const struct cr_setup burst = {.nodes = 1, .clients = 1, .work = WORK(COUNTER),
     .body = cr_script_burst, .durability = RD_DURABILITY_APM, .mode = SIM_ADR,
     .lanes = SIM_LANES_MAX, .rules = true, .discipline = true};
+static const struct cr_setup relay = {.nodes = 2, .clients = 4, .group = 4, .work = WORK(COUNTER),
+    .body = cr_script_relay, .rules = true, .discipline = true};
 /* What is forged can never be released: I16 does not hold, and the rest must. */
 static const struct cr_setup forger = {.nodes = 1, .clients = 1, .work = WORK(COUNTER),
     .body = cr_script_forger, .rules = true};
@@ -148,7 +148,7 @@ static const struct cr_aim aims[] = {
     SCRIPT(c_wait_holding_lock, holder, TXN),
     SCRIPT(c_ring_past_position, burst, TXN),
     SEEDS(c_session_continues, sessions, NULL),
-    SEEDS(c_staging_restarts, crowd, NULL),
+    SCRIPT(c_staging_restarts, relay, NULL),
     SEEDS(c_mark_late, stalls, TXN),
     ENUM(n_apply_unpersisted, 70, 20, 0, PART),
     SEEDS(n_commit_unmarked, doubts, PART),

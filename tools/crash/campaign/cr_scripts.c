@@ -272,6 +272,127 @@ void cr_script_burst(struct cr_client *client)
         }
 }
 
+/* ---- relay ---- */
+
+enum { FIRST, SECOND, THIRD, FOURTH, RUNNERS };
+#define TRACK 64u  /* of a key's names to choose from */
+#define SHORT 40u  /* FIRST's value, whose record names one participant more: ... */
+#define LONG (SHORT + (uint32_t)sizeof(struct pm_participant_pm)) /* ... all records are as long */
+
+struct relay {
+    struct cr_client *client;
+    struct runner {
+        struct relay *relay;
+        char key[2][16]; /* at the first node; FIRST's other one at the second. "": none */
+        bool ready, go, over;
+    } runner[RUNNERS];
+};
+
+/* The node of a key, by index; it is made there. */
+static uint32_t settle(struct cr_client *client, const char *key, uint32_t size)
+{
+    static const uint8_t value[LONG];
+    uint32_t at = CR_NODES_MAX;
+    struct cairn_tx *tx;
+
+    if (!cr_script_put(client, key, value, size) || cairn_begin(client->ctx, &tx) != 0)
+        return at;
+    if (cr_script_get(tx, key, false) == 0)
+        at = client->ctx->peer[tx->key[0].peer].node - 1u;
+    cairn_abort(tx);
+    return at;
+}
+
+/* All keys, at the nodes where they are to be; false: not found, or the run is over. */
+static bool line_up(struct relay *r)
+{
+    uint32_t found = 0;
+    char name[16];
+
+    for (uint32_t i = 0; i < TRACK && found <= RUNNERS && !r->client->cluster->sim.stop; i++) {
+        char *to = found < RUNNERS ? r->runner[found].key[0] : r->runner[FIRST].key[1];
+        (void)snprintf(name, sizeof(name), "r%u", i);
+        if (settle(r->client, name, found == FIRST ? SHORT : LONG) != (found < RUNNERS ? 0 : 1))
+            continue;
+        memcpy(to, name, sizeof(name));
+        found++;
+    }
+    return found > RUNNERS;
+}
+
+/* A lane: it has its locks, and commits when it is told to. */
+static void run_leg(void *arg)
+{
+    struct runner *me = arg;
+    struct cairn_ctx *ctx = me->relay->client->ctx;
+    static const uint8_t value[LONG];
+    enum cairn_outcome outcome;
+    struct cairn_tx *tx;
+    int rc = cairn_begin(ctx, &tx);
+
+    if (rc == 0) {
+        for (uint32_t i = 0; i < 2 && me->key[i][0] != '\0' && rc == 0; i++)
+            rc = cr_script_get(tx, me->key[i], true);
+        me->ready = true;
+        while (!me->go && !me->relay->client->cluster->sim.stop)
+            txn_pause(ctx, txn_now(ctx) + SIM_US);
+        for (uint32_t i = 0; i < 2 && me->key[i][0] != '\0' && rc == 0; i++)
+            rc = cairn_put(tx, CR_SCRIPT_TABLE, me->key[i], strlen(me->key[i]), value,
+                me == &me->relay->runner[FIRST] ? SHORT : LONG);
+        if (rc == 0)
+            (void)!cairn_commit(tx, &outcome);
+        else
+            cairn_abort(tx);
+    }
+    me->ready = me->over = true;
+}
+
+/* Let the lanes go on, until the flag is set or for so long. */
+static void conduct(struct relay *r, const bool *flag, uint64_t us)
+{
+    struct sim *sim = &r->client->cluster->sim;
+    uint64_t until = sim->now + us * SIM_US;
+
+    while ((flag == NULL || !*flag) && sim->now < until && !sim->stop) {
+        (void)cairn_poll(r->client->ctx);
+        sim_sleep(sim, sim->now + 200);
+    }
+}
+
+void cr_script_relay(struct cr_client *client)
+{
+    uint32_t me = client->actor->id, node[2];
+    struct sim *sim = &client->cluster->sim;
+    struct relay r = {.client = client};
+
+    for (uint32_t i = 0; i < 2; i++)
+        node[i] = client->cluster->node[i].actor->id;
+    if (!line_up(&r))
+        return;
+    for (uint32_t i = 0; i < RUNNERS; i++) {
+        r.runner[i].relay = &r;
+        if (txn_spawn(client->ctx, run_leg, &r.runner[i]) != 0)
+            r.runner[i].ready = r.runner[i].over = true;
+    }
+    for (uint32_t i = 0; i < RUNNERS; i++)
+        conduct(&r, &r.runner[i].ready, 2000);
+    sim_fabric_block(sim, node[1], me, SIM_MS * 100);
+    r.runner[FIRST].go = true; /* waits for the second node, and has been flushed at the first */
+    conduct(&r, NULL, 100);
+    r.runner[SECOND].go = true;
+    conduct(&r, &r.runner[SECOND].over, 2000); /* nothing is on its way to the first any more */
+    sim_fabric_block(sim, me, node[0], SIM_MS * 100);
+    r.runner[THIRD].go = true; /* its record is */
+    conduct(&r, NULL, 10);
+    sim_fabric_heal(sim);
+    sim_fabric_block(sim, me, node[0], SIM_MS * 100);
+    conduct(&r, &r.runner[FIRST].over, 1000);
+    r.runner[FOURTH].go = true;
+    conduct(&r, NULL, 10);
+    sim_fabric_heal(sim);
+    (void)txn_await_lanes(client->ctx);
+}
+
 /* ---- killer ---- */
 
 static void on_kill(void *arg, uint64_t tag)

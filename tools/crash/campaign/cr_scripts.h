@@ -21,6 +21,9 @@ void cr_script_holder(struct cr_client *client);
 /* R4: more records than a ring and its window hold, while the node stands still. One node and
  * client, flushes by the NIC. */
 void cr_script_burst(struct cr_client *client);
+/* R6: a transaction of two nodes waits for one of them, while others, of the same context, log at
+ * the other one. Two nodes, four clients in one group, which only gives it four in flight. */
+void cr_script_relay(struct cr_client *client);
 /* T5: writes, and the node's process dies while it applies them. One node and client. */
 void cr_script_killer(struct cr_client *client);
 /* Client 0 knows the formats and logs ... One client. */

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#define LINE_ROOM 128u  /* of txn_peer.line */
+#define ROOM 128u
 #define KEYS 8u
 #define RECORD_ROOM 1024u
 
@@ -69,9 +69,10 @@ static void log_unmarked(struct cr_client *client, struct txn_peer *peer,
     const struct cn_txid *txid, const struct pm_participant_pm participant[2])
 {
     struct pm_place place = place_of(peer, peer->log_off);
+    uint8_t *record = peer->staging + TXN_STAGING_SIZE - ROOM; /* commits begin at its other end */
     struct pm_record_writer w;
 
-    pm_record_begin(&w, peer->line, LINE_ROOM);
+    pm_record_begin(&w, record, ROOM);
     for (uint16_t i = 0; i < 2; i++)
         pm_record_add_participant(&w, le16_get(participant[i].node), i, 0,
             le16_get(participant[i].slot), le64_get(participant[i].epoch),
@@ -79,7 +80,7 @@ static void log_unmarked(struct cr_client *client, struct txn_peer *peer,
     uint32_t size = pm_record_end(&w, PM_RECORD_TX, txid, peer->seq + 1,
         client->cluster->config.view, &place);
     uint64_t at = ring_at(peer, peer->log_off);
-    if (size == 0 || rd_write(peer->conn, 0, at, peer->line, size, 0) != 0)
+    if (size == 0 || rd_write(peer->conn, 0, at, record, size, 0) != 0)
         return;
     (void)!rd_flush(peer->conn, 0, at, size, 0);
     rd_doorbell(peer->conn);

@@ -37,7 +37,7 @@ enum cr_fault {
     CR_FAULT_CLOCK = 1024, /* clocks of all actors drift, differ, stand still; wall clocks jump */
     CR_FAULT_SLOW = 2048,  /* one node answers a hundred times slower */
     CR_FAULT_MEMORY = 4096, /* allocations of nodes fail now and then */
-    CR_FAULT_STALL = 8192, /* one node's answers to who has just logged come late, together */
+    CR_FAULT_STALL = 8192, /* who has just logged hears late of one node, or gets there late */
     CR_FAULTS_KNOWN = 16383,
 };
 

@@ -7,7 +7,9 @@
  *
  * - A record, as it comes in: its sequence and its end are inside of the window and the ring that
  *   the slot's position leaves free (R4); a sequence has one transaction, also one that was named
- *   by a token and never logged (R15).
+ *   by a token and never logged (R15); its bytes are its peer's own while they are on their way
+ *   (R6).
+ * - A mark, as it comes in: its record stands there (R4).
  * - An answer: PRESENT of a record that is durable here (R11) and is that transaction's (R15);
  *   ABORTED when a tombstone or the closing sequence says so durably (R8, R14).
  * - A slot is closed: every sequence up to the closing one has a record or a tombstone (R14).
