@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pm_apply_body.c: steps 1 to 6 of applying a record (store-design section 7), and what is done
+ * pm_apply_body.c: steps 1 to 6 of applying a record (pmem/STORE.md), and what is done
  * instead to one that is not decided (relock) or aborted (unlock).
  *
  * The same code applies and replays. A body is a function of the record and of what never changes

@@ -52,7 +52,7 @@ int pm_file_map(const char *path, struct pm_file *ret)
     void *base;
     int flags = MAP_PRIVATE, rc;
 
-    file.fd = open(path, O_RDONLY | O_CLOEXEC);
+    file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang us */
     if (file.fd < 0)
         return cn_fail(-errno, "%s: %s", path, strerror(errno));
     if (fstat(file.fd, &st) != 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pm_fsck.c: checks every invariant of the store on a pool at rest (I1 to I4, I6, I7; store-design
- * section 11). Reads only, takes its own memory: a bit per block (a slot points to it).
+ * pm_fsck.c: checks every invariant of the store on a pool at rest (I1 to I4, I6, I7).
+ * Reads only, takes its own memory: a bit per block (a slot points to it).
  *
  * 1 descriptors, roots, maps   2 buckets   3 slots and the items they point to   4 blocks   5 words
  * 6 undecided records. Each inconsistency is one report with its pool offset.

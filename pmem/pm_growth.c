@@ -9,7 +9,7 @@
  * without theirs, for hash and key of a live item are never rewritten. An item that a slot points
  * to under the bucket's lock lives.
  *
- * Policy (store-design section 8): ROOM requests at once; a bucket nearly full as soon as its lock
+ * Policy: ROOM requests at once; a bucket nearly full as soon as its lock
  * is free; a sweep in order of number from fill 0.65 on, one split per 4 inserts.
  */
 #include "pmem/pm_store_internal.h"

@@ -308,7 +308,7 @@ bool pm_pool_is_missing(const char *path)
     static const uint8_t zero[BLANK_SIZE];
     struct stat st;
     bool missing = false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return errno == ENOENT;

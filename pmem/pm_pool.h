@@ -106,8 +106,7 @@ CN_MUST_CHECK int pm_pool_open(const char *path, enum pm_open_mode mode, uint32_
 void pm_pool_close(struct pm_pool **pool);
 
 /* Raise the incarnation and note this process as the opener: durable (r_incarnation) on return.
- * Errors: CAIRN_E_AGAIN when tags would repeat before a scrub pass is done (store-design section
- * 10). */
+ * Errors: CAIRN_E_AGAIN when tags would repeat before a scrub pass is done. */
 CN_MUST_CHECK int pm_pool_raise_incarnation(struct pm_pool *pool);
 /* Note a clean close (r_clean). */
 void pm_pool_note_clean(struct pm_pool *pool);

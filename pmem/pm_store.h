@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pm_store.h: the node's side of the store: heap, apply, growth, scrub, fsck. store-design rules
- * T1..T13. A struct pm_store holds the volatile state over one open pool (free sets, grants, chunk
- * index, growth queues); nothing in it must survive. One thread.
+ * pm_store.h: the node's side of the store: heap, apply, growth, scrub, fsck. Rules T1..T13:
+ * docs/testing.md. A struct pm_store holds the volatile state over one open pool (free sets,
+ * grants, chunk index, growth queues); nothing in it must survive. One thread.
  *
  * Functions that change media store and start write-back but fence only where they say so.
  */
@@ -64,7 +64,7 @@ void pm_heap_release_slot(struct pm_store *store, uint16_t slot);
 /* A set-aside or granted block of a record that is tombstoned is free again. */
 void pm_heap_return(struct pm_store *store, uint64_t off);
 
-/* ---- apply and replay: store-design section 7 ---- */
+/* ---- apply and replay: pmem/STORE.md ---- */
 enum pm_apply_mode {
     PM_APPLY_LIVE,   /* words locked by the slot, blocks granted to it; ver(meta) == base */
     PM_APPLY_REPLAY, /* after a restart: ver(meta) base or base + 1; no grants */
@@ -127,7 +127,7 @@ uint64_t pm_scrub_passes(const struct pm_store *store);
 /* Is a pass needed: old tags may exist (done < incarnation - 1)? */
 bool pm_scrub_is_due(const struct pm_store *store);
 
-/* ---- fsck: store-design section 11; read-only ---- */
+/* ---- fsck; read-only ---- */
 enum pm_fsck_severity { PM_FSCK_NOTE, PM_FSCK_DAMAGE };
 struct pm_fsck_report {
     uint64_t items, buckets, blocks_free, chunks, words_locked, words_old_tag;

@@ -260,7 +260,7 @@ CN_MUST_CHECK int pm_growth_commit(struct pm_store *s, struct pm_record_writer *
 /* Give a FREE chunk, zeroed, to a class; to an index. Errors: CAIRN_E_POOL_FULL, -ENOMEM. */
 CN_MUST_CHECK int pm_growth_add_slab(struct pm_store *s, uint32_t class_);
 CN_MUST_CHECK int pm_growth_add_buckets(struct pm_store *s, struct pm_root *root, uint32_t seq);
-/* Free chunks that SLAB assignment must leave (store-design 6.5). */
+/* Free chunks that SLAB assignment must leave. */
 uint32_t pm_growth_reserve(const struct pm_store *s);
 /* A bucket was seen this full after an apply; inserts were applied. */
 void pm_growth_note(struct pm_store *s, struct pm_root *root, uint64_t bucket, uint32_t used);

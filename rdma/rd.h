@@ -75,8 +75,8 @@ enum rd_flags {
     RD_MORE = 2,     /* another post on this connection follows at once: the doorbell may wait */
 };
 
-/* How what a peer writes becomes durable, as the owner of the memory states it (design section 5).
- * The numbers travel in the welcome. */
+/* How what a peer writes becomes durable, as the owner of the memory states it: see
+ * docs/configuration.md. The numbers travel in the welcome. */
 enum rd_durability {
     RD_DURABILITY_EMULATED = 1, /* survives the death of processes, not of the host */
     RD_DURABILITY_APM = 2,      /* direct write to pmem: read-after-write is durable */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rec_durability.c: how the node's rings are made durable (design section 5). The operator states
- * it; what can be seen of the platform only refuses what cannot be true. Never silently weaker: a
- * mode that was asked for is in force, or the node does not start.
+ * rec_durability.c: how the node's rings are made durable (docs/configuration.md). The operator
+ * states it; what can be seen of the platform only refuses what cannot be true. Never silently
+ * weaker: a mode that was asked for is in force, or the node does not start.
  *
  *   fabric emu   emulated: all is one machine's memory
  *   auto         pool is no pmem: emulated; caches power-fail safe (libpmem): eadr; else gpspm

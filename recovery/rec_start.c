@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * rec_start.c: opening a pool is recovery: one table of named steps, each of which can be run again
- * after a crash in or behind it. The order matters (design section 6):
+ * after a crash in or behind it. The order matters:
  *
  *   identity      nothing is touched in a pool of another cluster or node
  *   durability    how rings are made durable is decided, or the start refused

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rec_verdict.c: find or prevent (design section 6). The verdict is a function of durable facts, so
- * that whoever computes it gets the same:
+ * rec_verdict.c: find or prevent (docs/commit-protocol.md). The verdict is a function of durable
+ * facts, so that whoever computes it gets the same:
  *
  *   any participant says COMMITTED, or all say PRESENT   -> committed
- *   any says ABORTED (it has a durable tombstone, or closed the epoch below that sequence) ->
- * aborted FORGOTTEN or no answer                               -> stays in doubt
+ *   any says ABORTED (a durable tombstone, or it closed
+ *   the epoch below that sequence)                       -> aborted
+ *   FORGOTTEN or no answer                               -> stays in doubt
  *
  * A participant that is asked and does not have the record prevents it: it fences the slot, looks
  * once more, and only then says ABORTED; the closing sequence and the tombstones of R14 are what it

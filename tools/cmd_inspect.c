@@ -86,6 +86,10 @@ static int inspect_pool(const struct inspect *in, const char *path)
     print(in, root);
     if (look.errors != 0) {
         (void)tl_error(in->self, "%s: %llu errors found", path, (unsigned long long)look.errors);
+        if (look.in_use != 0)
+            (void)tl_error(in->self, "%s: process %llu has it open, and what that is changing "
+                "looks like damage: stop the node, or look again", path,
+                (unsigned long long)look.in_use);
         return TL_BAD;
     }
     return TL_OK;
@@ -151,7 +155,8 @@ static int run(const struct tl_command *self, int argc, char **argv)
     struct inspect in = {.self = self};
     const struct tl_option options[] = {
         {.name = "check",
-            .help = "check the whole store too (reads everything)",
+            .help = "check the whole store too (reads everything; what a node at work is "
+                    "changing looks like damage)",
             .flag = &in.check},
         {.name = "node",
             .arg = "ADDR",

@@ -8,6 +8,8 @@
 
 #include <errno.h>
 
+#include "pmem/pm_format.h"
+
 #define RECORDS_KEPT_MAX 65536u
 
 struct look {
@@ -335,11 +337,15 @@ int tl_pool_look(const char *path, bool check, struct tl_pool_look *ret, json_t 
     rc = pm_pool_open(path, PM_OPEN_READ_ONLY, 0, cn_env_system(), &l.pool);
     if (rc != 0)
         return rc;
+    const struct pm_opener opener = {
+        l.pool->last_opener.pid, l.pool->last_opener.start, l.pool->last_opener.boot};
+    ret->in_use = pm_opener_is_alive(&opener) ? opener.pid : 0;
     l.slots = json_array();
     l.in_doubt = json_array();
     l.retired = json_array();
     l.errors = json_array();
     root = super_json(path, l.pool);
+    (void)json_object_set_new(root, "in_use", json_boolean(ret->in_use != 0));
     rc = look_inside(&l, check, root);
     for (uint32_t i = 0; i < l.record_count; i++)
         free(l.record[i]);

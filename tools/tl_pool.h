@@ -15,6 +15,7 @@ struct tl_pool_look {
     uint64_t records; /* in rings, above the applied position */
     uint64_t in_doubt;
     uint64_t errors; /* corrupt slots, records, ... */
+    uint64_t in_use; /* the process that has the pool open: what it changes may look like damage */
     bool checked;
     struct pm_fsck_report fsck;
 };

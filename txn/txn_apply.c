@@ -3,7 +3,7 @@
  * txn_apply.c: the apply loop: committed records become objects, in batches that share their
  * fences.
  *
- * Order, for every record of a batch, and what a power failure finds (store-design section 7):
+ * Order, for every record of a batch, and what a power failure finds (pmem/STORE.md):
  *   a_found     the record is durable: nothing is stored for one that could vanish (R11)
  *   a_body      its objects are durable; before, replay stores them again
  *   a_applied   its state says applied; only now locks may go (R8)

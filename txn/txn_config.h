@@ -2,8 +2,7 @@
 /*
  * txn_config.h: the cluster's configuration: nodes, tables, options, read from a libconfig file
  * that all coordinators and nodes share. It is also the embedded configuration store: view number
- * 1, one shard per node, no replicas (design section 7 says what comes). docs/configuration.md is
- * the reference.
+ * 1, one shard per node, no replicas. docs/configuration.md is the reference.
  *
  *     cluster = "0b0e5c1e-...";          # uuid, made by `cairn init` or by hand
  *     fabric = "emu";
@@ -30,7 +29,8 @@
 
 #define TXN_NAME_SIZE_MAX 64u
 
-/* How a node's pool is made durable: stated by the operator, never detected (design section 5). */
+/* How a node's pool is made durable: stated by the operator, never detected
+ * (docs/configuration.md, "Durability"). */
 enum txn_persistence {
     TXN_PERSISTENCE_AUTO,     /* not pmem: emulated; eADR where libpmem says so; else gpspm */
     TXN_PERSISTENCE_APM,      /* the NIC writes directly to pmem (DDIO off for it) */

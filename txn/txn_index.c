@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * txn_index.c: the lookup state machine (store-design section 4). Each state posts its reads in one
- * round and takes them when all of the round have completed:
+ * txn_index.c: the lookup state machine. Each state posts its reads in one round and takes them
+ * when all of the round have completed:
  *
  *   ITEM        a place out of the cache, the read set, or a MOVED header
  *   LOCK_ITEM   CAS of the item's word; from a remembered version with a READ behind it

@@ -20,7 +20,7 @@ enum txn_look_state {
     TXN_AT_DONE,
 };
 
-struct txn_look { /* one lookup: store-design section 4 */
+struct txn_look { /* one lookup, see txn_index.c */
     struct cairn_tx *tx;
     struct txn_key *key;
     struct txn_peer *peer;

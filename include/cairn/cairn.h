@@ -340,7 +340,7 @@ CAIRN_API CAIRN_MUST_CHECK int cairn_run_async(
 /* Carry on what is under way; complete what is done. Never sleeps. Returns how many operations it
  * has completed; 0 with nothing to do but wait. */
 CAIRN_API uint32_t cairn_poll(struct cairn_ctx *ctx);
-/* Poll, and sleep between as configured (`pace`), until `op` is done; completes others too.
+/* Poll, and sleep between as configured (`completion`), until `op` is done; completes others too.
  * Returns op->result, with its text. (One that its `done` begins anew is waited for anew.)
  * CAIRN_E_STATE: `op` is not under way here, or this is called from a body of cairn_run_async().
  */

@@ -4,8 +4,7 @@
  * and no system call from cairn_begin() to the return of cairn_commit() when warm. Method: counters
  * of the context, and of the fabric what went over the wire; malloc of this program counts while it
  * is told to. The fabric is that of ts_fabric.h; a provider of verbs may make system calls.
- * Invariants:
- * design section 4 ("1, 2, 2, 3") and the table of store-design section 12.
+ * Invariants: docs/commit-protocol.md, "Round trips".
  */
 #include <stdarg.h>
 #include <stddef.h>

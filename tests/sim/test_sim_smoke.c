@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: without faults everything commits or conflicts, the checks hold, and the round trips on the
- * critical path are what design.md section 4 promises.
+ * critical path are what docs/commit-protocol.md promises.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -83,7 +83,7 @@ struct ts_place {
     struct pm_item_view item_view;
     uint8_t copy[PM_BUCKET_SIZE];
 };
-/* Look a key up as a coordinator does (store-design section 4), and compare with the model. */
+/* Look a key up as a coordinator does, and compare with the model. */
 enum ts_found ts_store_lookup(struct ts_store *s, uint32_t key, struct ts_place *ret);
 
 /*

@@ -42,6 +42,10 @@ expect 2 '--config is needed' resolve c1-00
 expect 2 'give either one POOL or --node ADDR' inspect
 expect 2 'an argument is missing' recover
 expect 2 'No such file' inspect "$dir/none.pool"
+mkfifo "$dir/pipe" # not to be waited for
+expect 2 'is neither a file nor a devdax device' inspect "$dir/pipe"
+expect 2 'is neither a file nor a devdax device' recover "$dir/pipe"
+expect 2 'cannot be read' crash run --workload "$dir/pipe"
 expect 2 '"error": "ENOENT"' inspect --json "$dir/none.pool"
 head -c 65536 /dev/zero > "$dir/zero.pool"
 expect 2 'zero.pool' inspect "$dir/zero.pool"

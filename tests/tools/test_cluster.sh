@@ -80,6 +80,7 @@ expect 0 80 get --config "$config" accounts alice
 expect 0 120 get --config "$config" accounts bob
 # A look while it runs changes nothing it should not: it only opens for reading.
 expect 0 'tables' inspect "$dir/n1.pool"
+expect 0 '"in_use": true' inspect --json "$dir/n1.pool"
 # Kill everything; look, dry run, recover offline; then online again.
 kill -KILL "${pids[1]}" "${pids[2]}"
 wait "${pids[1]}" "${pids[2]}" 2> /dev/null || true
@@ -109,6 +110,7 @@ stop 2
 for id in 1 2; do
     out=$("$cairn" inspect --check --json "$dir/n$id.pool") || fail "inspect after a clean stop: $out"
     grep -q '"clean": true' <<< "$out" || fail "pool $id is not clean: $out"
+    grep -q '"in_use": false' <<< "$out" || fail "pool $id is in use: $out"
     grep -q '"words_locked": 0' <<< "$out" || fail "pool $id has locked words: $out"
 done
 # Descriptors that are closed or that nobody has opened do not become the pool's, and so are not written to.

@@ -144,7 +144,7 @@ static json_t *json_options(const struct bn_run *run)
 {
     const struct bn_options *o = &run->options;
     json_t *all = json_pack(
-        "{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:I}",
+        "{s:s, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:I, s:I}",
         "fabric", o->config == NULL ? o->fabric : run->config.fabric, "threads",
         (json_int_t)o->threads, "participants", (json_int_t)run->load->participants,
         "inflight_max", (json_int_t)o->inflight_max, "blocking", o->blocking, "duration_s",
@@ -153,7 +153,7 @@ static json_t *json_options(const struct bn_run *run)
         (json_int_t)o->gbps, "virtual", o->virtual_time, "write_back",
         run->config.fabric_config.write_back, "completion",
         o->completion == NULL ? "adaptive" : o->completion, "node_threads",
-        (json_int_t)o->node_threads);
+        (json_int_t)o->node_threads, "cache", (json_int_t)o->cache);
     const struct bn_load_ops *ops = run->load->ops;
 
     for (uint32_t i = 0; i < ops->option_count && ops->options[i].name != NULL; i++) {

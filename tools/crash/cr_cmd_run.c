@@ -84,7 +84,7 @@ static int run(const struct tl_command *self, int argc, char **argv)
             .text = &a.workload},
         {.name = "faults", .arg = "LIST",
             .help = "of process power client pause partition break all-power nested step hazard "
-                    "clock slow memory: these, or +this,-that of all, or none",
+                    "clock slow memory stall: these, or +this,-that of all, or none",
             .text = &a.faults},
         {.name = "depth", .arg = "N", .help = "crashes inside recovery, of the closed set (1)",
             .number = &a.depth, .min = 0, .max = 8},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: each mutant of find or prevent is noticed at once (rules R11, R15, section 6). Method:
- * built with CAIRN_MUTANTS (tests/CMakeLists.txt); a small pool in memory, the test stores records
- * into a ring as a coordinator would. Each situation with the rule in force, then broken.
+ * Goal: each mutant of find or prevent is noticed at once (rules R11, R15, only durable facts).
+ * Method: built with CAIRN_MUTANTS (tests/CMakeLists.txt); a small pool in memory, the test stores
+ * records into a ring as a coordinator would. Each situation with the rule in force, then broken.
  */
 #include <stdarg.h>
 #include <stddef.h>

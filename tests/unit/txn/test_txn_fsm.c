@@ -114,7 +114,7 @@ static void walk(enum txn_state at, unsigned seen, unsigned depth)
         if (actions & TXN_ACT_MARK) /* R3 */
             assert_int_equal(now & FLUSHED, FLUSHED);
         if (actions & TXN_ACT_VALIDATE &&
-            (now & WRITES)) /* section 4 step 2: after all lock replies */
+            (now & WRITES)) /* validation comes after all lock replies */
             assert_int_equal(now & LOCKED, LOCKED);
         walk(next, now, depth + 1);
     }

@@ -28,7 +28,7 @@ static int cn_mutant_active; /* never set: the program says "skipped" */
 
 enum rule {
     RECORD_BEFORE_BODY,      /* R11 */
-    BODY_BEFORE_APPLIED,     /* section 7 */
+    BODY_BEFORE_APPLIED,
     APPLIED_BEFORE_RELEASE,  /* R8 */
     RELEASE_BEFORE_POSITION, /* R9 */
     DONE_BEFORE_POSITION,    /* R10: applied or tombstone */

@@ -122,8 +122,7 @@ static void commit__put_then_delete_of_absent__validates_the_absence_only(void *
     assert_int_equal(ts_fake_count(&fs.fake, TS_FAKE_WRITE), 0);
 }
 
-/* An item place believed to hold two keys, one belief older than the block's reuse (store-design,
- * no. 17). */
+/* An item place believed to hold two keys, one belief older than the block's reuse (T13). */
 static void commit__one_place_two_beliefs__aborts_before_locking(void **state)
 {
     (void)state;

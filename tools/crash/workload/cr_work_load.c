@@ -141,7 +141,7 @@ static int check_length(const char *path)
     ElfW(Ehdr) head;
     ElfW(Phdr) part;
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
 
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         rc = cn_fail(CAIRN_E_CONFIG, "%s: cannot be read; make it with: cc -shared -fPIC -o %s "
