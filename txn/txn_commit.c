@@ -67,6 +67,9 @@ static enum txn_event act_validate(struct cairn_tx *tx)
 CN_HOT
 static enum txn_event act_mark(struct cairn_tx *tx)
 {
+    /* Before the marks: they are stores to lines that another processor has, over emu, and the next
+     * locked instruction waits for them. */
+    txn_plan_learn(tx);
     if (!CN_MUTANT(c_mark_before_flush))
         txn_mark_all(tx);
     txn_release(tx, true); /* what was locked and not written: read under lock, valid until here */
@@ -410,8 +413,6 @@ int txn_commit(struct cairn_tx *tx, enum cairn_outcome *ret_outcome)
         (void)txn_doom(tx, txn_lost_error(tx->ctx));
     drive_commit(tx, event);
     enum txn_state state = tx->state;
-    if (state == TXN_STATE_COMMITTED && tx->writes != 0)
-        txn_plan_learn(tx);
     finish(tx);
     int error = tx->error;
     switch (state) {

@@ -140,7 +140,10 @@ int cairn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout
 int txn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_ms,
     struct cairn_run_result *ret, struct txn_token *ret_token)
 {
-    struct cairn_run_result result = {CAIRN_OUTCOME_NONE, 0};
+    /* Not a struct: two stores of 4 bytes that are copied as one of 8 wait for all stores before,
+     * marks among them. */
+    enum cairn_outcome outcome = CAIRN_OUTCOME_NONE;
+    uint32_t tries = 0;
     uint64_t span = (uint64_t)timeout_ms * 1000000u, begun = 0;
     int rc;
 
@@ -152,28 +155,29 @@ int txn_run(struct cairn_ctx *ctx, cairn_tx_fn fn, void *arg, uint32_t timeout_m
         rc = ready ? 0 : txn_session_need(ctx, begun + span, true);
         if (rc != 0)
             break;
-        result.tries++;
-        rc = run_once(ctx, fn, arg, &result.outcome, ret_token, &begun);
-        if (CN_LIKELY(rc == 0 && result.outcome == CAIRN_OUTCOME_COMMITTED))
+        tries++;
+        rc = run_once(ctx, fn, arg, &outcome, ret_token, &begun);
+        if (CN_LIKELY(rc == 0 && outcome == CAIRN_OUTCOME_COMMITTED))
             break;
         uint64_t now = txn_now(ctx);
         if (begun == 0) /* of the first nobody has looked at the clock, or it has not begun */
             begun = now;
-        if (rc == 0 && result.outcome == CAIRN_OUTCOME_UNKNOWN)
-            rc = settle(ctx, ret_token, begun + span, &result.outcome);
-        bool again = rc == 0 ? result.outcome == CAIRN_OUTCOME_ABORTED
+        if (rc == 0 && outcome == CAIRN_OUTCOME_UNKNOWN)
+            rc = settle(ctx, ret_token, begun + span, &outcome);
+        bool again = rc == 0 ? outcome == CAIRN_OUTCOME_ABORTED
                              : rc == CAIRN_E_CONFLICT || rc == CAIRN_E_FENCED;
         if (!again)
             break;
-        uint64_t until = txn_now(ctx) + txn_backoff_ns(ctx, result.tries);
+        uint64_t until = txn_now(ctx) + txn_backoff_ns(ctx, tries);
         if (until >= begun + span) {
             rc = cn_fail(CAIRN_E_TIMEOUT,
                 "not committed within %u ms and %u tries; it has had no effect", timeout_ms,
-                result.tries);
+                tries);
             break;
         }
         txn_pause(ctx, until);
     }
-    *ret = result;
+    ret->outcome = outcome;
+    ret->tries = tries;
     return rc;
 }
