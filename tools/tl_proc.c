@@ -18,7 +18,7 @@
 
 #define READY_FD 3
 #define LAST_MAX 400 /* bytes of a log's last line that are repeated */
-#define BASE_SIZE_MAX 70u /* leaves room for socket names */
+#define BASE_SIZE_MAX 62u /* leaves room for socket names */
 #ifndef CAIRN_LIBEXEC_FROM_BIN /* how they are installed */
 #define CAIRN_LIBEXEC_FROM_BIN "../libexec/cairn"
 #define CAIRN_BIN_FROM_LIBEXEC "../../bin"
@@ -48,7 +48,7 @@ int tl_folder_make(const char *name, uint64_t needed, char ret_folder[256])
     }
     if (strlen(base) > BASE_SIZE_MAX)
         return cn_fail(-ENAMETOOLONG, "%s: is too long for sockets in it; set TMPDIR", base);
-    (void)snprintf(folder, sizeof(folder), "%s/%s-XXXXXX", base, name);
+    (void)snprintf(folder, sizeof(folder), "%s/%s-%d-XXXXXX", base, name, (int)getpid());
     if (mkdtemp(folder) == NULL) {
         int rc = -errno;
         return cn_fail(rc, "%s: cannot make a folder in it: %s", base, strerror(-rc));

@@ -22,7 +22,7 @@ struct tl_child {
     char name[32];
 };
 
-/* A fresh folder BASE/NAME-XXXXXX in /dev/shm if that has `needed` bytes, else in $TMPDIR or /tmp.
+/* A fresh folder BASE/NAME-PROCESS-XXXXXX in /dev/shm if that has `needed` bytes, else in $TMPDIR or /tmp.
  * Errors: -ENOSPC, -ENAMETOOLONG (for sockets in it), -errno. */
 CN_MUST_CHECK int tl_folder_make(const char *name, uint64_t needed, char ret_folder[256]);
 /* Remove it and the files in it. */

@@ -54,7 +54,6 @@ static int start_nodes(struct bn_run *run)
     const struct bn_options *o = &run->options;
     const struct bn_load_ops *ops = run->load->ops;
     uint64_t slots = o->threads + SPARE_SLOTS;
-    char name[32];
     uint64_t fixed_mb = HEAP_SPARE_MB + slots * RING_MB;
     uint64_t heap_mb = ((ops->bytes(run->load) / o->participants) >> 20) * HEAP_PERCENT / 100;
 
@@ -65,7 +64,7 @@ static int start_nodes(struct bn_run *run)
             .address = o->address,
             .config = o->config,
             .completion = o->completion,
-            .name = name,
+            .name = "bench",
             .nodes = (uint32_t)o->participants,
             .slots = (uint32_t)slots,
             .pool_mb = heap_mb + fixed_mb,
@@ -75,7 +74,6 @@ static int start_nodes(struct bn_run *run)
         .threads = (uint32_t)o->node_threads,
     };
 
-    (void)snprintf(name, sizeof(name), "bench-%d", (int)getpid());
     return bn_nodes_start(&options, &run->nodes);
 }
 
