@@ -22,8 +22,8 @@ struct tl_child {
     char name[32];
 };
 
-/* A fresh folder BASE/NAME-PROCESS-XXXXXX in /dev/shm if that has `needed` bytes, else in $TMPDIR or /tmp.
- * Errors: -ENOSPC, -ENAMETOOLONG (for sockets in it), -errno. */
+/* A fresh folder BASE/NAME-PROCESS-XXXXXX in /dev/shm if that has `needed` bytes, else in $TMPDIR
+ * or /tmp. Errors: -ENOSPC, -ENAMETOOLONG (for sockets in it), -errno. */
 CN_MUST_CHECK int tl_folder_make(const char *name, uint64_t needed, char ret_folder[256]);
 /* Remove it and the files in it. */
 void tl_folder_remove(const char *folder);

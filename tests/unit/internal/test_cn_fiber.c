@@ -171,8 +171,8 @@ static void enter__rounding_set_inside__is_the_fibers_alone(void **state)
     assert_string_equal(bed->trace, "uuu");
 }
 
-/* The modes of one unit only, so that each is looked at by itself; of flags nothing is promised. */
-#define SSE_FLUSH_TO_ZERO 0x8000u
+/* The rounding of one unit only (fesetround() sets both), so that each is looked at by itself. */
+#define SSE_ROUND_UP 0x4000u
 #define X87_ROUND_UP 0x0800u
 
 static uint16_t get_x87(void)
@@ -186,10 +186,10 @@ static void set_one_mode(void *arg)
 {
     struct bed *bed = arg;
 
-    _mm_setcsr(_mm_getcsr() | SSE_FLUSH_TO_ZERO);
+    _mm_setcsr(_mm_getcsr() | SSE_ROUND_UP);
     cn_fiber_leave(&bed->fiber[0]);
-    note(bed, (_mm_getcsr() & SSE_FLUSH_TO_ZERO) != 0 ? 's' : '?');
-    _mm_setcsr(_mm_getcsr() & ~SSE_FLUSH_TO_ZERO);
+    note(bed, (_mm_getcsr() & SSE_ROUND_UP) != 0 ? 's' : '?');
+    _mm_setcsr(_mm_getcsr() & ~SSE_ROUND_UP);
     fpu_control_t mode = get_x87() | X87_ROUND_UP;
     _FPU_SETCW(mode);
     cn_fiber_leave(&bed->fiber[0]);
@@ -199,13 +199,13 @@ static void set_one_mode(void *arg)
 static void enter__one_mode_set_inside__is_the_fibers_alone(void **state)
 {
     struct bed *bed = *state;
-    uint32_t sse = _mm_getcsr() & SSE_FLUSH_TO_ZERO;
+    uint32_t sse = _mm_getcsr() & SSE_ROUND_UP;
     uint16_t x87 = get_x87() & X87_ROUND_UP;
 
     init(bed, 0, set_one_mode);
     for (uint32_t i = 0; i < 3; i++) {
         cn_fiber_enter(&bed->fiber[0]);
-        assert_int_equal(_mm_getcsr() & SSE_FLUSH_TO_ZERO, sse);
+        assert_int_equal(_mm_getcsr() & SSE_ROUND_UP, sse);
         assert_int_equal(get_x87() & X87_ROUND_UP, x87);
     }
     assert_string_equal(bed->trace, "sx");
