@@ -64,8 +64,8 @@ struct sb_spread {
 };
 /* Draw a transaction with the usual mix and amounts. */
 void sb_draw_spread(uint64_t *random, const struct sb_spread *spread, struct sb_plan *ret);
-/* The same; every fourth account is one of a hundred hot ones, and amounts are drawn, so that what
- * balances come to tells more: 1 to 100, to savings also less than nothing. */
+/* The same; every fourth transaction is between two of a hundred hot accounts, and amounts are
+ * drawn, so that what balances come to tells more: 1 to 100, to savings also less than nothing. */
 void sb_draw(uint64_t *random, uint32_t accounts, struct sb_plan *ret);
 uint64_t sb_random(uint64_t *random);
 /* The keys it touches, in ascending order; returns how many. Only key and SB_WRITTEN are set. */

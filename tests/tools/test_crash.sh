@@ -132,13 +132,19 @@ grep -qi '<html' page.html || fail "no page"
 # What is no file is written to, and stays what it is: root could replace a device. A page that cannot be written is no pass.
 mkfifo pipe
 for options in "run ${quick[*]} --seeds 1 --html pipe" "shrink --tape $tape --runs 1 --out pipe"; do
-    cat pipe > piped &
+    timeout 250 cat pipe > piped &
     # shellcheck disable=SC2086
     timeout 250 "$cairn" crash $options > /dev/null 2>&1 < /dev/null || true
     [ -p pipe ] || fail "crash $options: has replaced a pipe"
     wait $! && [ -s piped ] || fail "crash $options: nothing came"
 done
 rm pipe piped
+echo old > target
+ln -s target link
+expect 0 run "${quick[@]}" --seeds 1 --html link
+expect 1 shrink --tape "$tape" --runs 1 --out link
+[ -L link ] && grep -q '^mutant\|^seed\|^choice' target || fail "a link was replaced: $(ls -l link)"
+rm link target
 expect 2 run "${quick[@]}" --seeds 1 --html /dev/full
 says 'inconclusive: seed 1' 'cannot write the page: No space left'
 # Not this build, not whole, not a violation any more.

@@ -292,8 +292,8 @@ int cr_html_write(const struct cr_html *h, const char *path)
 {
     char beside[4096];
     struct stat st;
-    /* A device or a pipe is written to, and never replaced: root could. */
-    bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    /* A device, a pipe or a link (/dev/stdout) is written to, and never replaced: root could. */
+    bool special = lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
     int n = special ? snprintf(beside, sizeof(beside), "%s", path)
                     : snprintf(beside, sizeof(beside), "%s.%ld", path, (long)getpid());
 

@@ -106,8 +106,8 @@ int cr_tape_write(const char *path, const struct cr_tape_file *tape)
     for (size_t i = 0; i < tape->count; i++)
         if (strlen(tape->choice[i].label) > CR_TAPE_LABEL_MAX || !is_plain(tape->choice[i].label))
             return cn_fail(CAIRN_E_LIMIT, "the label of choice %zu cannot be written", i);
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return write_beside(path, tape); /* a device or a pipe is never replaced: root could */
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return write_beside(path, tape); /* as cr_html_write(): never replaced */
     if ((size_t)snprintf(beside, sizeof(beside), "%s.part", path) >= sizeof(beside))
         return cn_fail(-ENAMETOOLONG, "the path of the tape is too long");
     int rc = write_beside(beside, tape);
